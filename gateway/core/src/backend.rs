@@ -1,0 +1,18 @@
+//! What the router calls: built-in backends, child processes and remote servers alike.
+
+use std::sync::Arc;
+
+use crate::{BoxFuture, Call, CallError, Context, Offer, Reply, SessionKey};
+
+/// Something that offers tools, prompts and resources and answers calls to them.
+pub trait Backend: Send + Sync {
+    /// What this caller is offered. Shared and cached; may start the upstream, waits no longer than the context's
+    /// deadline, and announces what turns up later through its [`crate::Changes`].
+    fn offer<'a>(&'a self, cx: &'a Context) -> BoxFuture<'a, Arc<Offer>>;
+
+    /// Answers one call. Dropping the future cancels it.
+    fn call<'a>(&'a self, call: Call, cx: &'a Context) -> BoxFuture<'a, Result<Reply, CallError>>;
+
+    /// The transport session is over: free what was kept for it in memory. Stored rows stay.
+    fn session_ended(&self, session: &SessionKey);
+}

@@ -1,0 +1,136 @@
+//! The smaller trait of backends that live in this process: a name, tools, and one function that runs them.
+//!
+//! `moongate_upstream::builtin` makes a [`crate::Backend`] of it: it checks arguments against the published schema,
+//! shapes results, and turns a [`ToolError`] into a result with `isError`.
+
+use std::sync::Arc;
+
+use moongate_wire::{Raw, code};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{BoxFuture, CallError, Context, Scope, SessionKey};
+
+/// A backend of tools in this process.
+pub trait Builtin: Send + Sync {
+    /// The backend's name in configuration, metrics and logs.
+    fn name(&self) -> &'static str;
+
+    /// Its tools, in the order they are listed. Called once.
+    fn tools(&self) -> Vec<ToolSpec>;
+
+    /// Runs the tool called `tool` (its canonical name) on arguments that fit its schema. Dropping the future cancels.
+    fn call_tool<'a>(
+        &'a self,
+        tool: &'a str,
+        arguments: Raw,
+        cx: &'a Context,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>>;
+
+    /// The transport session is over: free what was kept for it in memory. Stored rows stay.
+    fn session_ended(&self, session: &SessionKey);
+}
+
+/// The definition of a built-in tool.
+#[derive(Clone, Debug)]
+pub struct ToolSpec {
+    /// Its canonical name.
+    pub name: &'static str,
+    /// A short title for people.
+    pub title: &'static str,
+    /// What it does, for the model.
+    pub description: &'static str,
+    /// JSON Schema of its arguments; an object schema without any `__*` property.
+    pub input_schema: Value,
+    /// Other names that call it.
+    pub aliases: &'static [&'static str],
+    /// What a caller needs to hold: [`Scope::READ`] or [`Scope::WRITE`].
+    pub scope: &'static str,
+}
+
+/// What a tool answers.
+#[derive(Clone, Debug)]
+pub struct ToolOutput {
+    /// Content blocks in order, each a JSON object.
+    pub content: Vec<Raw>,
+    /// The same as data.
+    pub structured: Option<Raw>,
+}
+
+/// Something went wrong inside a known tool.
+#[derive(Debug)]
+pub enum ToolError {
+    /// Told to the model: a result with `isError: true`.
+    Failed(Failure),
+    /// Not the tool's doing (a missing capability, a storage failure, a cancelled question).
+    Call(CallError),
+}
+
+/// A failure the model can read and act on.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// -32602 for wrong arguments, -32603 for denials and inner failures.
+    pub code: i64,
+    /// One sentence that says what to do.
+    pub message: String,
+    /// More members of the structured result, beside `error`.
+    pub details: Option<Value>,
+}
+
+impl ToolOutput {
+    /// Text for the model and the same as data.
+    pub fn new(text: impl AsRef<str>, structured: impl Serialize) -> Self {
+        Self { content: vec![text_block(text.as_ref())], structured: Some(Raw::of(&structured)) }
+    }
+
+    /// The same output with one more content block.
+    #[must_use]
+    pub fn with_block(mut self, block: impl Serialize) -> Self {
+        self.content.push(Raw::of(&block));
+        self
+    }
+}
+
+/// `{"type":"text","text":…}`
+pub fn text_block(text: &str) -> Raw {
+    Raw::of(&serde_json::json!({"type": "text", "text": text}))
+}
+
+impl ToolError {
+    /// The arguments are wrong in a way the schema cannot say.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::Failed(Failure { code: code::INVALID_PARAMS, message: message.into(), details: None })
+    }
+
+    /// The tool could not do it: a denial or a limit.
+    pub fn denied(message: impl Into<String>) -> Self {
+        Self::Failed(Failure { code: code::INTERNAL, message: message.into(), details: None })
+    }
+
+    /// The same failure with more structured members; nothing for a [`ToolError::Call`].
+    #[must_use]
+    pub fn with_details(mut self, details: Value) -> Self {
+        if let Self::Failed(failure) = &mut self {
+            failure.details = Some(details);
+        }
+        self
+    }
+}
+
+impl From<CallError> for ToolError {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
+}
+
+impl ToolSpec {
+    /// The scope as a value.
+    pub fn scope(&self) -> Scope {
+        Scope::new(self.scope)
+    }
+
+    /// All names that call this tool, the canonical one first.
+    pub fn names(&self) -> impl Iterator<Item = Arc<str>> {
+        std::iter::once(self.name).chain(self.aliases.iter().copied()).map(Into::into)
+    }
+}

@@ -1,0 +1,77 @@
+//! One call on its way to a backend, and the reply on its way back, as plain data.
+
+use std::{sync::Arc, time::Duration};
+
+use moongate_wire::Raw;
+
+/// What a client wants done.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The operation with its parameters.
+    pub operation: Operation,
+    /// The client's `_meta` as it came, for backends that pass calls on.
+    pub meta: Option<Raw>,
+}
+
+/// The operations a backend answers.
+#[derive(Clone, Debug)]
+pub enum Operation {
+    /// `tools/call`
+    CallTool {
+        /// The name as the backend knows it.
+        name: Arc<str>,
+        /// An object, free of context fields.
+        arguments: Raw,
+    },
+    /// `prompts/get`
+    GetPrompt {
+        /// The name as the backend knows it.
+        name: Arc<str>,
+        /// An object.
+        arguments: Raw,
+    },
+    /// `resources/read`
+    ReadResource {
+        /// The resource.
+        uri: Arc<str>,
+    },
+    /// `completion/complete`
+    Complete {
+        /// The whole `params`: `ref`, `argument`, `context`.
+        params: Raw,
+    },
+    /// `resources/subscribe`, or a URI of a `subscriptions/listen`
+    Subscribe {
+        /// The resource.
+        uri: Arc<str>,
+    },
+    /// The end of a subscription.
+    Unsubscribe {
+        /// The resource.
+        uri: Arc<str>,
+    },
+}
+
+/// A backend's answer: the `result` object without anything that belongs to one era only.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// The result object.
+    pub result: Raw,
+    /// How long and for whom it may be kept, where the backend knows.
+    pub freshness: Option<Freshness>,
+}
+
+/// Caching hints of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Freshness {
+    /// How long the result stays good.
+    pub ttl: Duration,
+    /// Whether other callers may see it.
+    pub public: bool,
+}
+
+impl From<Raw> for Reply {
+    fn from(result: Raw) -> Self {
+        Self { result, freshness: None }
+    }
+}

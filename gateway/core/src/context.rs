@@ -1,0 +1,181 @@
+//! Everything a backend may know about the caller of one call.
+//!
+//! A backend can address stored state only through the keys made here, so it cannot reach another caller's by mistake.
+
+use std::{fmt, sync::Arc};
+
+use tokio::time::Instant;
+
+use crate::{Peer, Principal, Raw, Version};
+
+/// The caller and the circumstances of one call.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// Who is calling.
+    pub principal: Principal,
+    /// For which session, assistant and thread.
+    pub ids: ContextIds,
+    /// When the call must be over. Time spent waiting for a person does not count.
+    pub deadline: Instant,
+    /// What the client said about itself.
+    pub client: Arc<Client>,
+    /// The way back to the client while the call runs.
+    pub peer: Peer,
+}
+
+/// The three context ids of a call.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ContextIds {
+    /// The session that volatile state belongs to: named, of the transport, or `default`.
+    pub session: Arc<str>,
+    /// The session that durable data belongs to: named or `default`, unless configured otherwise.
+    pub durable_session: Arc<str>,
+    /// The acting assistant, if the caller said.
+    pub assistant: Option<Arc<str>>,
+    /// The thread inside the session, if the caller said.
+    pub thread: Option<Arc<str>>,
+}
+
+/// What a client said about itself.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// The version it speaks.
+    pub version: Version,
+    /// The capabilities it declared, as it wrote them.
+    pub capabilities: Raw,
+    /// `{name, version, …}`, as it wrote it.
+    pub info: Option<Raw>,
+}
+
+/// A transport session of one principal.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SessionKey {
+    /// Whose.
+    pub principal: Principal,
+    /// Which.
+    pub session: Arc<str>,
+}
+
+/// The address of volatile state: one principal's session, assistant and thread. Made by [`Context::state_key`] only.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct StateKey {
+    session: SessionKey,
+    assistant: Option<Arc<str>>,
+    thread: Option<Arc<str>>,
+}
+
+/// The address of durable data: one principal's named session. Made by [`Context::store_scope`] only.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct StoreScope {
+    principal: Principal,
+    session: Arc<str>,
+}
+
+impl Context {
+    /// Where this caller's volatile state lives.
+    pub fn state_key(&self) -> StateKey {
+        StateKey { session: self.session_key(), assistant: self.ids.assistant.clone(), thread: self.ids.thread.clone() }
+    }
+
+    /// The session this caller's volatile state ends with.
+    pub fn session_key(&self) -> SessionKey {
+        SessionKey { principal: self.principal.clone(), session: Arc::clone(&self.ids.session) }
+    }
+
+    /// Where this caller's durable data lives.
+    pub fn store_scope(&self) -> StoreScope {
+        StoreScope { principal: self.principal.clone(), session: Arc::clone(&self.ids.durable_session) }
+    }
+}
+
+impl StateKey {
+    /// The session this state ends with.
+    pub fn session(&self) -> &SessionKey {
+        &self.session
+    }
+
+    /// The assistant, if any.
+    pub fn assistant(&self) -> Option<&str> {
+        self.assistant.as_deref()
+    }
+
+    /// The thread, if any.
+    pub fn thread(&self) -> Option<&str> {
+        self.thread.as_deref()
+    }
+}
+
+/// `session::assistant::thread`, for logs and admin output only: the text is ambiguous, the key is not.
+impl fmt::Display for StateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let assistant = self.assistant.as_deref().unwrap_or("none");
+        let thread = self.thread.as_deref().unwrap_or("default");
+        write!(f, "{}::{assistant}::{thread}", self.session.session)
+    }
+}
+
+impl StoreScope {
+    /// Whose data.
+    pub fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
+    /// Which session's.
+    pub fn session(&self) -> &str {
+        &self.session
+    }
+}
+
+impl ContextIds {
+    /// The session of a caller that named none.
+    pub const DEFAULT_SESSION: &'static str = "default";
+}
+
+impl Client {
+    /// A client of `version` that declared nothing.
+    pub fn bare(version: Version) -> Self {
+        Self { version, capabilities: Raw::empty_object(), info: None }
+    }
+
+    /// The declared capability `name`, unless it is absent or `null`.
+    pub fn capability(&self, name: &str) -> Option<Raw> {
+        self.capabilities.member(name).filter(|value| !value.is_null())
+    }
+}
+
+/// A context for tests of backends: `session`, optionally an assistant and a thread, a far deadline, a silent peer.
+#[cfg(any(test, feature = "testing"))]
+impl Context {
+    /// See the `impl`'s comment.
+    pub fn for_test(principal: Principal, session: &str, assistant: Option<&str>, thread: Option<&str>) -> Self {
+        let client = Arc::new(Client::bare(Version::LATEST_LEGACY));
+        Self {
+            principal,
+            ids: ContextIds {
+                session: session.into(),
+                durable_session: session.into(),
+                assistant: assistant.map(Into::into),
+                thread: thread.map(Into::into),
+            },
+            deadline: Instant::now() + std::time::Duration::from_secs(3600),
+            peer: Peer::silent(Arc::clone(&client)),
+            client,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_read_alike_are_not_equal() {
+        let key = |session: &str, assistant: Option<&str>, thread: Option<&str>| {
+            Context::for_test(Principal::local(), session, assistant, thread).state_key()
+        };
+        assert_eq!(key("sess_1", None, None).to_string(), "sess_1::none::default");
+        assert_eq!(key("s", Some("a"), Some("t")).to_string(), "s::a::t");
+        assert_ne!(key("s", Some("none"), None), key("s", None, None));
+        assert_ne!(key("s::a", Some("b"), None), key("s", Some("a::b"), None));
+    }
+}

@@ -1,0 +1,33 @@
+//! The seam where every crate meets.
+//!
+//! A call arrives as a [`Call`] with a [`Context`] at a [`Backend`], which answers with a [`Reply`] or a [`CallError`].
+//! On the way it may report progress, log and ask the client through the context's [`Peer`]; what happens outside a
+//! call leaves by [`Changes`]. Everything that crosses the seam is plain data; nothing here knows HTTP, stdio, eras or
+//! the configuration file.
+
+pub mod backend;
+pub mod builtin;
+pub mod call;
+pub mod changes;
+pub mod clock;
+pub mod context;
+pub mod error;
+pub mod offer;
+pub mod peer;
+pub mod principal;
+pub mod scope;
+pub mod task;
+
+pub use backend::Backend;
+pub use builtin::Builtin;
+pub use call::{Call, Operation, Reply};
+pub use changes::{Change, Changes};
+pub use clock::Clock;
+pub use context::{Client, Context, ContextIds, SessionKey, StateKey, StoreScope};
+pub use error::{CallError, Kind, Side};
+pub use futures_core::future::BoxFuture;
+pub use moongate_wire::{Id, Raw, RpcError, Version};
+pub use offer::{Offer, Prompt, Resource, Template, Tool};
+pub use peer::{Answer, Ask, Level, Note, Peer};
+pub use principal::Principal;
+pub use scope::{Scope, Scopes};

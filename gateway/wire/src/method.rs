@@ -1,0 +1,128 @@
+//! The methods a client may call, and the versions that have them.
+
+use crate::{Version, version::Era};
+
+/// A request method we know; anything else is -32601.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// `initialize`
+    Initialize,
+    /// `ping`
+    Ping,
+    /// `server/discover`
+    Discover,
+    /// `tools/list`
+    ListTools,
+    /// `tools/call`
+    CallTool,
+    /// `prompts/list`
+    ListPrompts,
+    /// `prompts/get`
+    GetPrompt,
+    /// `resources/list`
+    ListResources,
+    /// `resources/templates/list`
+    ListTemplates,
+    /// `resources/read`
+    ReadResource,
+    /// `resources/subscribe`
+    Subscribe,
+    /// `resources/unsubscribe`
+    Unsubscribe,
+    /// `completion/complete`
+    Complete,
+    /// `logging/setLevel`
+    SetLevel,
+    /// `subscriptions/listen`
+    Listen,
+}
+
+impl Method {
+    /// Every method.
+    pub const ALL: [Self; 15] = [
+        Self::Initialize,
+        Self::Ping,
+        Self::Discover,
+        Self::ListTools,
+        Self::CallTool,
+        Self::ListPrompts,
+        Self::GetPrompt,
+        Self::ListResources,
+        Self::ListTemplates,
+        Self::ReadResource,
+        Self::Subscribe,
+        Self::Unsubscribe,
+        Self::Complete,
+        Self::SetLevel,
+        Self::Listen,
+    ];
+
+    /// The method's name on the wire; also the value of the metric label `mcp_method_name`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Initialize => "initialize",
+            Self::Ping => "ping",
+            Self::Discover => "server/discover",
+            Self::ListTools => "tools/list",
+            Self::CallTool => "tools/call",
+            Self::ListPrompts => "prompts/list",
+            Self::GetPrompt => "prompts/get",
+            Self::ListResources => "resources/list",
+            Self::ListTemplates => "resources/templates/list",
+            Self::ReadResource => "resources/read",
+            Self::Subscribe => "resources/subscribe",
+            Self::Unsubscribe => "resources/unsubscribe",
+            Self::Complete => "completion/complete",
+            Self::SetLevel => "logging/setLevel",
+            Self::Listen => "subscriptions/listen",
+        }
+    }
+
+    /// The method called `name`, if `version` has it.
+    pub fn parse(name: &str, version: Version) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.as_str() == name && method.exists_in(version.era()))
+    }
+
+    /// Whether the era has this method. Within an era every version has the same ones of this list.
+    pub fn exists_in(self, era: Era) -> bool {
+        match self {
+            Self::Initialize | Self::Ping | Self::Subscribe | Self::Unsubscribe | Self::SetLevel => era == Era::Legacy,
+            Self::Discover | Self::Listen => era == Era::Modern,
+            Self::ListTools
+            | Self::CallTool
+            | Self::ListPrompts
+            | Self::GetPrompt
+            | Self::ListResources
+            | Self::ListTemplates
+            | Self::ReadResource
+            | Self::Complete => true,
+        }
+    }
+
+    /// The parameter that `Mcp-Name` repeats for this method.
+    pub fn named_by(self) -> Option<&'static str> {
+        match self {
+            Self::CallTool | Self::GetPrompt => Some("name"),
+            Self::ReadResource => Some("uri"),
+            _ => None,
+        }
+    }
+
+    /// Whether a modern answer may be `input_required`.
+    pub fn may_ask(self) -> bool {
+        matches!(self, Self::CallTool | Self::GetPrompt | Self::ReadResource)
+    }
+
+    /// Whether a complete modern result must carry `ttlMs` and `cacheScope`.
+    pub fn is_cacheable(self) -> bool {
+        matches!(
+            self,
+            Self::Discover
+                | Self::ListTools
+                | Self::ListPrompts
+                | Self::ListResources
+                | Self::ListTemplates
+                | Self::ReadResource
+        )
+    }
+}

@@ -1,0 +1,144 @@
+//! The bytes of messages we send, by joining checked parts: no tree is built for an answer.
+
+use serde::Serialize;
+
+use crate::{Id, Raw, RpcError};
+
+/// `{"jsonrpc":"2.0","id":…,"result":…}`
+pub fn result(id: &Id, result: &Raw) -> Raw {
+    let mut out = Vec::with_capacity(result.len() + 64);
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    push(&mut out, id);
+    out.extend_from_slice(br#","result":"#);
+    out.extend_from_slice(result.as_bytes());
+    out.push(b'}');
+    Raw::trusted(out)
+}
+
+/// How an error answers a request whose id could not be read: older schemas require `null`, newer ones forbid it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoId {
+    /// Leave `id` out (2025-11-25 and later, and whenever the version is unknown).
+    Omit,
+    /// Write `"id":null` (before 2025-11-25).
+    Null,
+}
+
+/// `{"jsonrpc":"2.0","id":…,"error":…}`
+pub fn error(id: Option<&Id>, no_id: NoId, error: &RpcError) -> Raw {
+    let mut out = Vec::with_capacity(192);
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","#);
+    match (id, no_id) {
+        (Some(id), _) => {
+            out.extend_from_slice(br#""id":"#);
+            push(&mut out, id);
+            out.push(b',');
+        }
+        (None, NoId::Null) => out.extend_from_slice(br#""id":null,"#),
+        (None, NoId::Omit) => {}
+    }
+    out.extend_from_slice(br#""error":"#);
+    push(&mut out, error);
+    out.push(b'}');
+    Raw::trusted(out)
+}
+
+/// `{"jsonrpc":"2.0","id":…,"method":…,"params":…}`
+pub fn request(id: &Id, method: &str, params: &Raw) -> Raw {
+    let mut out = Vec::with_capacity(params.len() + 96);
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    push(&mut out, id);
+    out.extend_from_slice(br#","method":"#);
+    push(&mut out, method);
+    out.extend_from_slice(br#","params":"#);
+    out.extend_from_slice(params.as_bytes());
+    out.push(b'}');
+    Raw::trusted(out)
+}
+
+/// `{"jsonrpc":"2.0","method":…,"params":…}`
+pub fn notification(method: &str, params: &Raw) -> Raw {
+    let mut out = Vec::with_capacity(params.len() + 80);
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","method":"#);
+    push(&mut out, method);
+    out.extend_from_slice(br#","params":"#);
+    out.extend_from_slice(params.as_bytes());
+    out.push(b'}');
+    Raw::trusted(out)
+}
+
+/// `[…,…]`
+pub fn array<'a>(items: impl IntoIterator<Item = &'a Raw>) -> Raw {
+    let mut out = vec![b'['];
+    for item in items {
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        out.extend_from_slice(item.as_bytes());
+    }
+    out.push(b']');
+    Raw::trusted(out)
+}
+
+/// `object` with `members` put before its own, which must not repeat any of them. Every value is JSON already.
+pub fn with_members(object: &Raw, members: &[(&str, Raw)]) -> Raw {
+    let inner = object.as_bytes().get(1..).filter(|_| object.is_object()).unwrap_or(b"}");
+    if members.is_empty() {
+        return object.clone();
+    }
+    let added: usize = members.iter().map(|(key, value)| key.len() + value.len() + 4).sum();
+    let mut out = Vec::with_capacity(inner.len() + added + 1);
+    out.push(b'{');
+    for (index, (key, value)) in members.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        push(&mut out, key);
+        out.push(b':');
+        out.extend_from_slice(value.as_bytes());
+    }
+    if inner.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'}') {
+        out.push(b',');
+    }
+    out.extend_from_slice(inner);
+    Raw::trusted(out)
+}
+
+/// An object of `members`, in order.
+pub fn object<'a>(members: impl IntoIterator<Item = (&'a str, &'a Raw)>) -> Raw {
+    let mut out = vec![b'{'];
+    for (key, value) in members {
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        push(&mut out, key);
+        out.push(b':');
+        out.extend_from_slice(value.as_bytes());
+    }
+    out.push(b'}');
+    Raw::trusted(out)
+}
+
+fn push(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
+    serde_json::to_writer(out, value).expect("writing plain data to memory cannot fail");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_go_before_the_objects_own() {
+        let object = Raw::from_text(r#"{"a":1}"#).unwrap();
+        let members = [("b", Raw::of(&2)), ("c", Raw::of("x"))];
+        assert_eq!(with_members(&object, &members).as_str(), r#"{"b":2,"c":"x","a":1}"#);
+        assert_eq!(with_members(&Raw::from_text("{ }").unwrap(), &members).as_str(), r#"{"b":2,"c":"x" }"#);
+    }
+
+    #[test]
+    fn an_error_without_an_id_is_written_as_its_version_wants() {
+        let parse = RpcError::new(-32700, "Parse error");
+        assert!(!error(None, NoId::Omit, &parse).as_str().contains("id"));
+        assert!(error(None, NoId::Null, &parse).as_str().contains(r#""id":null"#));
+    }
+}
