@@ -1,0 +1,23 @@
+//! The admin listener.
+
+use std::ops::RangeInclusive;
+
+use super::server::Listen;
+
+/// The ports tried in turn when none is configured, beside those of the gateway.
+const ADMIN_PORTS: RangeInclusive<u16> = 3860..=3869;
+
+/// Metrics and health, apart from the tools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admin {
+    /// Whether there is an admin listener at all.
+    pub enabled: bool,
+    /// Where it listens.
+    pub listen: Listen,
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Self { enabled: true, listen: Listen::search(ADMIN_PORTS) }
+    }
+}
