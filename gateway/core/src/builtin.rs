@@ -46,6 +46,8 @@ pub struct ToolSpec {
     pub aliases: &'static [&'static str],
     /// What a caller needs to hold: [`Scope::READ`] or [`Scope::WRITE`].
     pub scope: &'static str,
+    /// Whether it overwrites or removes something, so that a client may ask its user first.
+    pub destructive: bool,
 }
 
 /// What a tool answers.

@@ -5,6 +5,7 @@
 //! call leaves by [`Changes`]. Everything that crosses the seam is plain data; nothing here knows HTTP, stdio, eras or
 //! the configuration file.
 
+pub mod arguments;
 pub mod backend;
 pub mod builtin;
 pub mod call;
@@ -12,6 +13,7 @@ pub mod changes;
 pub mod clock;
 pub mod context;
 pub mod error;
+pub mod html;
 pub mod offer;
 pub mod peer;
 pub mod principal;
