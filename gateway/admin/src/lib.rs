@@ -1,0 +1,11 @@
+//! The admin listener: metrics and health for operators, apart from the endpoint that clients use.
+//!
+//! In: requests on a socket of its own, and a [`View`] of the running process. Out: read-only pages. It knows neither
+//! the request path nor the configuration; what it shows is asked of the view at each request.
+
+mod page;
+pub mod server;
+pub mod view;
+
+pub use server::serve;
+pub use view::{Readiness, View};
