@@ -26,6 +26,9 @@ pub enum Error {
         /// What this build knows.
         known: u32,
     },
+    /// The session ended or expired while something was still going on in it.
+    #[error("the session is not there any more")]
+    NoSession,
     /// The storage was shut down.
     #[error("storage is closed")]
     Closed,
@@ -41,6 +44,28 @@ pub enum Error {
 
 impl From<Error> for moongate_core::CallError {
     fn from(error: Error) -> Self {
+        // The only failure the caller can do something about, and its text names nothing but a limit.
+        if let Error::TooLarge { .. } = error {
+            return Self::client(moongate_core::Kind::InvalidParams, error.to_string());
+        }
         Self::internal("storage failed; the gateway's log says why", error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use moongate_core::{CallError, Kind, Side};
+
+    use super::*;
+
+    #[test]
+    fn a_caller_learns_its_limit_and_nothing_else() {
+        let too_large = CallError::from(Error::TooLarge { what: "the plan", limit: 10 });
+        assert_eq!((too_large.kind, too_large.side), (Kind::InvalidParams, Side::Client));
+        assert_eq!(too_large.public, "the plan is too large: at most 10 bytes are kept");
+
+        let failed = CallError::from(Error::Backend { doing: "reading", source: "/secret/path".into() });
+        assert_eq!((failed.kind, failed.side), (Kind::Internal, Side::Gateway));
+        assert!(!failed.public.contains("secret"));
     }
 }

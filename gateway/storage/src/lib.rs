@@ -11,8 +11,8 @@ pub mod memory;
 pub mod state;
 pub mod store;
 
-pub use document::{Document, Documents};
+pub use document::{Document, Documents, Plain};
 pub use error::Error;
-pub use memory::MemoryState;
+pub use memory::{Eviction, MemoryOptions, MemoryState};
 pub use state::{Entry, EventId, Note, Quota, Rate, SessionRecord, State, StreamId, To};
-pub use store::{Stores, Batch, Kind, Put, Revision, Row, Rows, Store};
+pub use store::{Batch, Kind, Put, Revision, Row, Rows, Store, Stores};

@@ -13,10 +13,16 @@ use crate::{Document, Error};
 
 /// What may be lost on a restart.
 pub trait State: Send + Sync {
-    /// Counts `rates` and, when all of them allow it and a session is named, finds and touches that session.
-    fn enter<'a>(&'a self, session: Option<&'a str>, rates: &'a [Rate]) -> BoxFuture<'a, Result<Entry, Error>>;
+    /// Counts `rates` in their order up to the first that is used up, and, when all of them allow it and a session is
+    /// named, finds and touches that session.
+    fn enter<'a>(
+        &'a self,
+        session: Option<&'a str>,
+        rates: &'a [Rate],
+    ) -> BoxFuture<'a, Result<Entry, Error>>;
 
-    /// Stores a session under its id, new or changed.
+    /// Stores a session under its id, new or changed. [`Error::NoSession`] when the session has just ended: a change
+    /// that comes too late does not bring it back.
     fn put<'a>(&'a self, id: &'a str, record: SessionRecord) -> BoxFuture<'a, Result<(), Error>>;
 
     /// Ends a session: its event log is gone, and [`Note::SessionEnded`] is sent. False when it was not there.
@@ -32,21 +38,20 @@ pub trait State: Send + Sync {
     /// [`Note::SessionEnded`].
     fn sweep(&self) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// Adds one frame to the log of a session's stream. Ids grow, and are unique in the session.
+    /// Adds one frame to the log of a session's stream. Ids grow, and are unique in the session. [`Error::NoSession`]
+    /// when there is no such session.
     fn append<'a>(&'a self, stream: &'a StreamId, frame: Bytes) -> BoxFuture<'a, Result<EventId, Error>>;
 
     /// The frames of the event's own stream that came after it, oldest first; `None` when the session's log does not
     /// hold that event any more.
-    fn replay<'a>(
-        &'a self,
-        session: &'a str,
-        after: EventId,
-    ) -> BoxFuture<'a, Result<Option<(StreamId, Vec<(EventId, Bytes)>)>, Error>>;
+    fn replay<'a>(&'a self, session: &'a str, after: EventId)
+    -> BoxFuture<'a, Result<Option<Replay>, Error>>;
 
     /// Sends a note to the processes that serve `to`, this one included.
     fn send(&self, to: To, note: Note) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// The notes for this process. Taken once, at assembly.
+    /// The notes for this process. Taken once, at assembly. Whoever takes them must keep reading, and must not itself
+    /// wait for [`end`](Self::end), [`sweep`](Self::sweep) or [`send`](Self::send), which wait for room in the inbox.
     fn inbox(&self) -> Option<tokio::sync::mpsc::Receiver<(To, Note)>>;
 
     /// Reads a document and marks it as used.
@@ -76,7 +81,8 @@ pub struct DocumentKey {
 /// A document and the revision to swap against.
 #[derive(Clone, Debug)]
 pub struct Versioned {
-    /// Grows with every swap, from 1.
+    /// Grows with every swap, also over the document's removal, so that an old revision never fits a new document.
+    /// Never 0.
     pub revision: u64,
     /// The value itself: in memory nothing is encoded.
     pub value: Arc<dyn Document>,
@@ -150,6 +156,9 @@ pub struct StreamId {
     /// 0 is the GET stream; each POST that answers with SSE gets the next number.
     pub number: u64,
 }
+
+/// The stream an event belongs to, and the frames that came after the event.
+pub type Replay = (StreamId, Vec<(EventId, Bytes)>);
 
 /// The id of one event, unique in its session; written `<stream>-<sequence>` on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,0 +1,196 @@
+//! Volatile documents: compare-and-swap, idle time, and optionally only the last used ones.
+//!
+//! Grouped by session, so that the end of a session does not search all of them. Revisions and the order of use come
+//! from one counter, the turn; time alone does not order what happens in the same instant.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use moongate_core::{SessionKey, StateKey};
+use tokio::time::Instant;
+
+use super::shards::{Shards, lock};
+use crate::{
+    Document,
+    state::{DocumentKey, Versioned},
+};
+
+#[derive(Default)]
+pub(super) struct DocumentMap {
+    shards: Shards<HashMap<SessionKey, HashMap<StateKey, Owner>>>,
+    turn: AtomicU64,
+    /// How many owners there are in all shards.
+    owners: AtomicUsize,
+    /// The owners to go next, as of the last look at all of them; see [`DocumentMap::evict`].
+    next_out: Mutex<VecDeque<(u64, StateKey)>>,
+}
+
+/// The documents of one session, assistant and thread.
+struct Owner {
+    /// Of its last use.
+    turn: u64,
+    /// One per backend that keeps state: too few for a map.
+    documents: Vec<Kept>,
+}
+
+struct Kept {
+    kind: &'static str,
+    used: Instant,
+    current: Versioned,
+}
+
+/// The moment of a use, and how long a document may be idle (`None`: for ever).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub(super) now: Instant,
+    pub(super) ttl: Option<Duration>,
+}
+
+impl Moment {
+    fn expired(self, kept: &Kept) -> bool {
+        self.ttl.is_some_and(|ttl| self.now.saturating_duration_since(kept.used) > ttl)
+    }
+}
+
+impl DocumentMap {
+    /// Reads a document and marks it as used.
+    pub(super) fn get(&self, key: &DocumentKey, moment: Moment) -> Option<Versioned> {
+        let mut shard = self.shards.of(key.owner.session());
+        let owner = shard.get_mut(key.owner.session())?.get_mut(&key.owner)?;
+        let kept = owner.documents.iter_mut().find(|kept| kept.kind == key.kind && !moment.expired(kept))?;
+        kept.used = moment.now;
+        owner.turn = self.next_turn();
+        Some(kept.current.clone())
+    }
+
+    /// Writes a document if its revision is `expected`, 0 meaning that there is none.
+    pub(super) fn swap(
+        &self,
+        key: &DocumentKey,
+        expected: u64,
+        value: Arc<dyn Document>,
+        moment: Moment,
+    ) -> bool {
+        let session = key.owner.session();
+        let mut shard = self.shards.of(session);
+        let known = shard.get_mut(session).and_then(|owners| owners.get_mut(&key.owner));
+        let place =
+            known.as_ref().and_then(|owner| owner.documents.iter().position(|kept| kept.kind == key.kind));
+        let live = known.as_ref().zip(place).and_then(|(owner, place)| owner.documents.get(place));
+        let revision = live.filter(|kept| !moment.expired(kept)).map_or(0, |kept| kept.current.revision);
+        if revision != expected {
+            return false;
+        }
+        let turn = self.next_turn();
+        let kept = Kept { kind: key.kind, used: moment.now, current: Versioned { revision: turn, value } };
+        let Some(owner) = known else {
+            let owner = Owner { turn, documents: vec![kept] };
+            shard.entry(session.clone()).or_default().insert(key.owner.clone(), owner);
+            self.owners.fetch_add(1, Ordering::Relaxed);
+            return true;
+        };
+        owner.turn = turn;
+        match place.and_then(|place| owner.documents.get_mut(place)) {
+            Some(old) => *old = kept,
+            None => owner.documents.push(kept),
+        }
+        true
+    }
+
+    /// Removes all documents of a session.
+    pub(super) fn forget(&self, session: &SessionKey) {
+        let owners = self.shards.of(session).remove(session).unwrap_or_default();
+        self.owners.fetch_sub(owners.len(), Ordering::Relaxed);
+    }
+
+    /// Removes what was not used for longer than its time.
+    pub(super) fn sweep(&self, moment: Moment) {
+        for mut shard in self.shards.each() {
+            shard.retain(|_, owners| {
+                let before = owners.len();
+                owners.retain(|key, owner| {
+                    owner.documents.retain(|kept| !moment.expired(kept));
+                    let keep = !owner.documents.is_empty();
+                    if !keep {
+                        tracing::debug!(key = %key, "state expired");
+                    }
+                    keep
+                });
+                self.owners.fetch_sub(before - owners.len(), Ordering::Relaxed);
+                !owners.is_empty()
+            });
+            if shard.capacity() > 32 && shard.len() < shard.capacity() / 4 {
+                let twice = shard.len() * 2;
+                shard.shrink_to(twice);
+            }
+        }
+    }
+
+    /// Removes the least recently used owners until at most `cap` are left.
+    ///
+    /// Keeping all owners in order of use would put one lock around every use. Instead the oldest few are listed
+    /// together; as whoever is used later gets a later turn, the list stays right for as long as it lasts, but for
+    /// those in it that were used meanwhile, and their turn tells.
+    pub(super) fn evict(&self, cap: usize) {
+        if self.owners.load(Ordering::Relaxed) <= cap {
+            return;
+        }
+        let mut next_out = lock(&self.next_out);
+        loop {
+            let excess = self.owners.load(Ordering::Relaxed).saturating_sub(cap);
+            if excess == 0 {
+                return;
+            }
+            if next_out.is_empty() {
+                *next_out = self.oldest(excess.max(cap / 16));
+            }
+            let Some((turn, key)) = next_out.pop_front() else { return };
+            self.remove(&key, turn);
+        }
+    }
+
+    fn oldest(&self, count: usize) -> VecDeque<(u64, StateKey)> {
+        let mut all = Vec::with_capacity(self.owners.load(Ordering::Relaxed));
+        for shard in self.shards.each() {
+            all.extend(shard.values().flatten().map(|(key, owner)| (owner.turn, key.clone())));
+        }
+        all.sort_unstable_by_key(|(turn, _)| *turn);
+        all.truncate(count);
+        all.shrink_to_fit();
+        all.into()
+    }
+
+    /// Removes an owner unless it was used after `turn`.
+    fn remove(&self, key: &StateKey, turn: u64) {
+        let mut shard = self.shards.of(key.session());
+        let Some(owners) = shard.get_mut(key.session()) else { return };
+        if owners.get(key).is_none_or(|owner| owner.turn != turn) {
+            return;
+        }
+        owners.remove(key);
+        if owners.is_empty() {
+            shard.remove(key.session());
+        }
+        self.owners.fetch_sub(1, Ordering::Relaxed);
+        tracing::debug!(key = %key, "state evicted: least recently used");
+    }
+
+    fn next_turn(&self) -> u64 {
+        self.turn.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+#[cfg(test)]
+impl DocumentMap {
+    /// How many owners are counted, and how many there are.
+    pub(super) fn owners(&self) -> (usize, usize) {
+        let there = self.shards.each().map(|shard| shard.values().map(HashMap::len).sum::<usize>()).sum();
+        (self.owners.load(Ordering::Relaxed), there)
+    }
+}
