@@ -1,0 +1,397 @@
+//! Accepts connections and speaks HTTP/1.1 or HTTP/2 on them.
+//!
+//! In: a bound listener, bounds, an [`App`]. Out: requests to the app, answers to the clients. Ends when its [`Drain`]
+//! does. Which process owns the listener, and who decides to drain, is left to the binary; what a request means is left
+//! to the app.
+//!
+//! ```text
+//! accept ─ PROXY v2? ─ TLS? ─ ALPN or preface ─ http1 | http2 ─ App
+//!    └ connection cap, flood guard        └ timed and drained by `activity`
+//! ```
+
+use std::{
+    error::Error,
+    fmt,
+    future::Future,
+    io,
+    net::{IpAddr, SocketAddr},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_core::future::BoxFuture;
+use http::{Request, Response};
+use http_body::Body;
+use hyper::{
+    body::Incoming,
+    server::conn::{http1, http2},
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use moongate_core::task::Group;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{self, Instant},
+};
+use tokio_rustls::TlsAcceptor;
+use tracing::{debug, info, warn};
+
+use self::{
+    activity::{Activity, Verdict, Watched},
+    drain::Backlog,
+    prelude::{Prefixed, Protocol},
+    service::Answering,
+};
+
+mod activity;
+mod drain;
+mod prelude;
+mod service;
+#[cfg(test)]
+mod tests;
+
+pub use activity::Times;
+pub use drain::{Drain, Patience};
+
+/// A TLS handshake that takes longer is an attack or a dead peer.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// How long to wait after an accept failed for lack of descriptors or memory; others must close first.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+/// What a peer may run at once on one HTTP/2 connection.
+const MAX_STREAMS: u32 = 100;
+/// HTTP/2 has no other way to notice a peer that is gone.
+const PING_EVERY: Duration = Duration::from_secs(20);
+/// How long such a peer has to answer.
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Answers requests.
+pub trait App: Send + Sync + 'static {
+    /// The body of its answers.
+    type Body: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static;
+
+    /// Answers one request. The future is dropped when the client goes away.
+    fn handle(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        conn: Arc<Conn>,
+    ) -> BoxFuture<'static, Response<Self::Body>>;
+}
+
+/// What is known about a request before it is read.
+#[derive(Debug)]
+pub struct Conn {
+    /// The client: the peer of the socket, or whom a trusted proxy's PROXY header names.
+    pub address: SocketAddr,
+    /// The peer of the socket: the proxy, if there is one.
+    pub peer: SocketAddr,
+    /// Whether the listener is bound to a loopback address.
+    pub loopback_listener: bool,
+    /// Whether the connection is encrypted.
+    pub tls: bool,
+    /// When it begins, streams should end.
+    pub drain: Drain,
+}
+
+/// Says something about a client's address. Called for every connection: must be quick.
+pub type AddressTest = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
+
+/// The bounds and parts of one listener.
+#[derive(Clone)]
+pub struct Options {
+    /// Encrypts; without it, cleartext.
+    pub tls: Option<TlsAcceptor>,
+    /// How many connections may be open; more wait in the kernel's queue.
+    pub max_connections: usize,
+    /// How long a connection may take for what.
+    pub times: Times,
+    /// How large a request's head may be, in bytes.
+    pub max_header: usize,
+    /// Counts a new connection of an address; true when there were too many.
+    pub flood: AddressTest,
+    /// Whether an address is a proxy that may say who the client is.
+    pub trusted: AddressTest,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            tls: None,
+            max_connections: 16_384,
+            times: Times::default(),
+            max_header: 16 * 1024,
+            flood: Arc::new(|_| false),
+            trusted: Arc::new(|_| false),
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("tls", &self.tls.is_some())
+            .field("max_connections", &self.max_connections)
+            .field("times", &self.times)
+            .field("max_header", &self.max_header)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Serves `app` on `listener` until `drain` is over. Dropping the future closes every connection.
+///
+/// # Cancel safety
+/// Not cancel safe: requests in flight are lost.
+pub async fn serve<A: App>(listener: TcpListener, options: Options, app: Arc<A>, drain: Drain) {
+    let loopback = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+    let server = Arc::new(Server {
+        permits: Arc::new(Semaphore::new(options.max_connections)),
+        connections: Owned(Group::new()),
+        options,
+        app,
+        drain,
+        loopback,
+    });
+    server.accept_until_closing(listener).await;
+    server.drain.over().await;
+    let ended = server.connections.0.shut_down(Duration::from_secs(1)).await;
+    debug!(ended, "listener closed");
+}
+
+/// What the connections of one listener share.
+struct Server<A> {
+    options: Options,
+    app: Arc<A>,
+    drain: Drain,
+    loopback: bool,
+    permits: Arc<Semaphore>,
+    connections: Owned,
+}
+
+/// Ends its tasks when dropped, so that a dropped server leaves nothing behind.
+struct Owned(Group);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+impl<A: App> Server<A> {
+    async fn accept_until_closing(self: &Arc<Self>, listener: TcpListener) {
+        let _listening = self.drain.listener();
+        let mut closing = pin!(self.drain.closing());
+        let backlog = loop {
+            tokio::select! {
+                biased;
+                backlog = &mut closing => break backlog,
+                () = self.accept(&listener) => {}
+            }
+        };
+        if backlog == Backlog::Adopt {
+            self.adopt(listener);
+        }
+    }
+
+    /// Accepts one connection. Cancel safe: between the permit and the connection nothing is lost.
+    async fn accept(self: &Arc<Self>, listener: &TcpListener) {
+        let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else {
+            return std::future::pending().await;
+        };
+        match listener.accept().await {
+            Ok((stream, peer)) => self.open(stream, peer, permit),
+            Err(error) if is_the_peers(&error) => debug!(%error, "connection gone before it was accepted"),
+            Err(error) => {
+                warn!(%error, "cannot accept connections, trying again");
+                time::sleep(ACCEPT_BACKOFF).await;
+            }
+        }
+    }
+
+    /// Takes over what the kernel has already accepted: closing the listener would reset those clients.
+    fn adopt(self: &Arc<Self>, listener: TcpListener) {
+        // The plain socket, because tokio's would not look again before its next event.
+        let Ok(listener) = listener.into_std() else { return };
+        while let Ok((stream, peer)) = listener.accept() {
+            let ready = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
+            if let (Ok(stream), Ok(permit)) = (ready, Arc::clone(&self.permits).try_acquire_owned()) {
+                self.open(stream, peer, permit);
+            } else {
+                info!(%peer, "connection refused: too many are open");
+            }
+        }
+    }
+
+    fn open(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr, permit: OwnedSemaphorePermit) {
+        let counted = self.drain.connection();
+        let server = Arc::clone(self);
+        self.connections.0.spawn(async move {
+            let _alive = (counted, permit);
+            if let Err(error) = server.connection(stream, peer).await {
+                debug!(%peer, error = %Chain(&*error), "connection ended");
+            }
+        });
+    }
+
+    /// Serves one connection to its end, within its times.
+    async fn connection(&self, stream: TcpStream, peer: SocketAddr) -> Result<(), BoxError> {
+        // Answers are small and written whole: waiting to fill a packet only delays them.
+        stream.set_nodelay(true)?;
+        let activity = Arc::new(Activity::new());
+        let mut work = pin!(self.speak(stream, peer, Arc::clone(&activity)));
+        let mut draining = pin!(self.drain.begun());
+        let mut told = false;
+        let mut timer = pin!(time::sleep_until(Instant::now()));
+        std::future::poll_fn(|cx| {
+            if !told && draining.as_mut().poll(cx).is_ready() {
+                told = true;
+                activity.drain();
+                timer.as_mut().reset(Instant::now());
+            }
+            while timer.as_mut().poll(cx).is_ready() {
+                match activity.verdict(Instant::now(), &self.options.times) {
+                    Verdict::Wait(until) => timer.as_mut().reset(until),
+                    Verdict::HangUp => activity.hang_up(),
+                    Verdict::Cut(reason) => return Poll::Ready(Err(reason.into())),
+                }
+            }
+            work.as_mut().poll(cx)
+        })
+        .await
+    }
+
+    /// Finds out who the client is and what it speaks, then speaks it.
+    async fn speak(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        activity: Arc<Activity>,
+    ) -> Result<(), BoxError> {
+        let (address, stream) = self.client(stream, peer, &activity).await?;
+        if (self.options.flood)(address.ip()) {
+            return Err("too many connections from this address".into());
+        }
+        let conn = Arc::new(Conn {
+            address,
+            peer,
+            loopback_listener: self.loopback,
+            tls: self.options.tls.is_some(),
+            drain: self.drain.clone(),
+        });
+        let Some(tls) = &self.options.tls else {
+            let mut stream = Watched::new(stream, Arc::clone(&activity));
+            let (protocol, prefix) = prelude::protocol(&mut stream).await?;
+            return self.http(protocol, Prefixed::new(prefix, stream), conn, activity).await;
+        };
+        let stream = time::timeout(HANDSHAKE, tls.accept(stream))
+            .await
+            .map_err(|_| "TLS handshake took too long")??;
+        activity.prelude_over();
+        let protocol = match stream.get_ref().1.alpn_protocol() {
+            Some(b"h2") => Protocol::Http2,
+            _ => Protocol::Http1,
+        };
+        self.http(protocol, Watched::new(stream, Arc::clone(&activity)), conn, activity).await
+    }
+
+    /// The client's address: the peer's, unless a trusted proxy names another.
+    async fn client(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        activity: &Arc<Activity>,
+    ) -> io::Result<(SocketAddr, Prefixed<TcpStream>)> {
+        if !(self.options.trusted)(peer.ip()) {
+            return Ok((peer, Prefixed::new(Bytes::new(), stream)));
+        }
+        let mut stream = Watched::new(stream, Arc::clone(activity));
+        let (client, prefix) = prelude::proxied(&mut stream).await?;
+        // Bytes handed back are replayed to the next reader, which starts the head's time again.
+        activity.prelude_over();
+        Ok((client.unwrap_or(peer), Prefixed::new(prefix, stream.into_inner())))
+    }
+
+    async fn http<S>(
+        &self,
+        protocol: Protocol,
+        stream: S,
+        conn: Arc<Conn>,
+        activity: Arc<Activity>,
+    ) -> Result<(), BoxError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let service = Answering { app: Arc::clone(&self.app), conn, activity: Arc::clone(&activity) };
+        let stream = TokioIo::new(stream);
+        match protocol {
+            Protocol::Http1 => Ok(self.http1().serve_connection(stream, service).await?),
+            Protocol::Http2 => {
+                activity.multiplex();
+                let mut connection = pin!(self.http2().serve_connection(stream, service));
+                let mut told = false;
+                std::future::poll_fn(|cx| {
+                    if !told && activity.should_go_away() {
+                        told = true;
+                        connection.as_mut().graceful_shutdown();
+                    }
+                    connection.as_mut().poll(cx)
+                })
+                .await?;
+                Ok(())
+            }
+        }
+    }
+
+    fn http1(&self) -> http1::Builder {
+        let mut builder = http1::Builder::new();
+        // Times are `activity`'s: hyper's one timer would cut idle connections at the time a head has.
+        builder.header_read_timeout(None).max_header_size(self.options.max_header);
+        builder
+    }
+
+    fn http2(&self) -> http2::Builder<OnGroup> {
+        let mut builder = http2::Builder::new(OnGroup(self.connections.0.clone()));
+        builder
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(MAX_STREAMS)
+            .keep_alive_interval(PING_EVERY)
+            .keep_alive_timeout(PING_TIMEOUT)
+            .max_header_list_size(u32::try_from(self.options.max_header).unwrap_or(u32::MAX));
+        builder
+    }
+}
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Runs the streams of HTTP/2 connections as tasks of the listener.
+#[derive(Clone)]
+struct OnGroup(Group);
+
+impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for OnGroup {
+    fn execute(&self, future: F) {
+        self.0.spawn(future);
+    }
+}
+
+/// Whether an accept failed because of the client, so that the next one may well succeed.
+fn is_the_peers(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
+}
+
+/// An error with its causes, for a log line.
+struct Chain<'a>(&'a (dyn Error + 'static));
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut cause = self.0.source();
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
