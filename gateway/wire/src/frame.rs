@@ -10,19 +10,22 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::{Id, Raw, RpcError, code, scan};
+use crate::{Id, Raw, RpcError, code, raw, scan};
+
+/// How many messages a batch may hold. Each of a few bytes costs an answer of hundreds.
+pub const MAX_BATCH: usize = 1000;
 
 /// What one body or line holds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// A single message.
     One(Message),
-    /// A JSON array; each element parsed on its own. Never empty.
+    /// A JSON array; each element parsed on its own. Neither empty nor longer than [`MAX_BATCH`].
     Batch(Vec<Result<Message, Malformed>>),
 }
 
 /// One JSON-RPC message.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// Wants an answer.
     Request(Request),
@@ -33,7 +36,7 @@ pub enum Message {
 }
 
 /// A call that wants an answer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Echoed in the answer with its JSON type.
     pub id: Id,
@@ -44,7 +47,7 @@ pub struct Request {
 }
 
 /// A call that wants no answer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notification {
     /// As written.
     pub method: Box<str>,
@@ -53,7 +56,7 @@ pub struct Notification {
 }
 
 /// An answer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
     /// The id of the request it answers; absent when the other side could not read it.
     pub id: Option<Id>,
@@ -75,102 +78,97 @@ pub struct Malformed {
 }
 
 impl Malformed {
-    fn anonymous(code: i64, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { id: None, error: RpcError::new(code, message) }
+    fn new(id: Option<Id>, code: i64, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { id, error: RpcError::new(code, message) }
     }
 }
 
+/// The members of a message, before anything is known about them.
 #[derive(Deserialize)]
 struct Envelope<'a> {
-    #[serde(borrow)]
-    jsonrpc: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "raw::present")]
+    jsonrpc: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "raw::present")]
     id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    method: Option<Cow<'a, str>>,
+    method: Option<Box<str>>,
     #[serde(borrow)]
     params: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "raw::present")]
     result: Option<&'a RawValue>,
-    error: Option<RpcError>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
 }
 
 impl Frame {
     /// Reads one frame.
     ///
-    /// A duplicate inside `params.arguments` is -32602 and keeps the id; everything else that is wrong is -32700 (not
-    /// JSON) or -32600 (JSON, but not a message).
+    /// A duplicate inside `params.arguments` is -32602; everything else that is wrong is -32700 (not JSON) or -32600
+    /// (JSON, but not a message).
     pub fn parse(body: &Bytes) -> Result<Self, Malformed> {
-        let finding = scan::scan(body);
-        match finding {
-            Err(scan::Problem::NotJson) => {
-                // serde names the position; the scanner only knows that it lost its way.
-                let detail = serde_json::from_slice::<serde::de::IgnoredAny>(body)
-                    .err()
-                    .map_or_else(|| "the text is not valid JSON".to_owned(), |error| error.to_string());
-                return Err(Malformed::anonymous(code::PARSE, format!("Parse error: {detail}")));
+        scan::scan(body).map_err(|problem| refuse(body, problem))?;
+        let text = std::str::from_utf8(body).map_err(|_| refuse(body, scan::Problem::NotJson))?;
+        if text.trim_ascii_start().starts_with('[') {
+            let Elements(elements) =
+                serde_json::from_str(text).map_err(|error| not_a_message(None, &error))?;
+            if elements.is_empty() {
+                return Err(Malformed::new(
+                    None,
+                    code::INVALID_REQUEST,
+                    "Invalid Request: the batch is empty",
+                ));
             }
-            Err(scan::Problem::TooDeep) => {
-                let limit = scan::MAX_DEPTH;
-                let message = format!("Invalid Request: nested deeper than {limit} levels");
-                return Err(Malformed::anonymous(code::INVALID_REQUEST, message));
-            }
-            Err(scan::Problem::Duplicate { name }) => {
-                let message = format!("Invalid Request: member {name:?} appears twice");
-                return Err(Malformed::anonymous(code::INVALID_REQUEST, message));
-            }
-            Err(scan::Problem::DuplicateArgument { name }) => {
-                let error = RpcError::new(
-                    code::INVALID_PARAMS,
-                    format!("Invalid params: argument {name:?} appears twice; nothing was executed"),
-                );
-                return Err(Malformed { id: peek_id(body), error });
-            }
-            Ok(_) => {}
+            return Ok(Self::Batch(elements.iter().map(|element| message(body, element.get())).collect()));
         }
-        if body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
-            return Self::parse_batch(body);
-        }
-        let envelope: Envelope<'_> = serde_json::from_slice(body).map_err(|error| not_a_message(&error))?;
-        message(body, &envelope).map(Self::One)
-    }
-
-    fn parse_batch(body: &Bytes) -> Result<Self, Malformed> {
-        let elements: Vec<&RawValue> = serde_json::from_slice(body).map_err(|error| not_a_message(&error))?;
-        if elements.is_empty() {
-            return Err(Malformed::anonymous(code::INVALID_REQUEST, "Invalid Request: the batch is empty"));
-        }
-        let read = |element: &&RawValue| {
-            let envelope: Envelope<'_> =
-                serde_json::from_str(element.get()).map_err(|error| not_a_message(&error))?;
-            message(body, &envelope)
-        };
-        Ok(Self::Batch(elements.iter().map(read).collect()))
+        message(body, text).map(Self::One)
     }
 }
 
-fn not_a_message(error: &serde_json::Error) -> Malformed {
-    let kind = if error.is_data() { code::INVALID_REQUEST } else { code::PARSE };
-    let label = if error.is_data() { "Invalid Request" } else { "Parse error" };
-    Malformed::anonymous(kind, format!("{label}: {error}"))
+/// What is answered to a frame that the scan refused.
+fn refuse(body: &[u8], problem: scan::Problem) -> Malformed {
+    match problem {
+        scan::Problem::NotJson => {
+            // serde names the position; the scanner only knows that it lost its way.
+            let detail = serde_json::from_slice::<serde::de::IgnoredAny>(body)
+                .err()
+                .map_or_else(|| "the text is not valid JSON".to_owned(), |error| error.to_string());
+            Malformed::new(None, code::PARSE, format!("Parse error: {detail}"))
+        }
+        scan::Problem::TooDeep => {
+            let limit = scan::MAX_DEPTH;
+            let text = format!("Invalid Request: nested deeper than {limit} levels");
+            Malformed::new(None, code::INVALID_REQUEST, text)
+        }
+        scan::Problem::Duplicate { name } => {
+            let text = format!("Invalid Request: member {name:?} appears twice");
+            Malformed::new(None, code::INVALID_REQUEST, text)
+        }
+        scan::Problem::DuplicateArgument { name } => {
+            let text = format!("Invalid params: argument {name:?} appears twice; nothing was executed");
+            Malformed::new(peek_id(body), code::INVALID_PARAMS, text)
+        }
+    }
 }
 
-fn message(body: &Bytes, envelope: &Envelope<'_>) -> Result<Message, Malformed> {
-    let id = match envelope.id {
-        None => None,
-        Some(raw) if raw.get() == "null" => None,
-        Some(raw) => Some(serde_json::from_str::<Id>(raw.get()).map_err(|_| {
-            Malformed::anonymous(code::INVALID_REQUEST, "Invalid Request: id must be a string or an integer")
-        })?),
-    };
-    let invalid = |message: &'static str| Malformed { id: id.clone(), error: RpcError::new(code::INVALID_REQUEST, message) };
-    if envelope.jsonrpc.as_deref() != Some("2.0") {
+/// Reads one message. `text` is `body` or a part of it, so that what is cut out shares `body`'s memory.
+fn message(body: &Bytes, text: &str) -> Result<Message, Malformed> {
+    // serde would read an array as the members in order.
+    if !text.trim_ascii_start().starts_with('{') {
+        return Err(Malformed::new(None, code::INVALID_REQUEST, "Invalid Request: a message is an object"));
+    }
+    let envelope: Envelope<'_> =
+        serde_json::from_str(text).map_err(|error| not_a_message(peek_id(text.as_bytes()), &error))?;
+    let id = envelope.id.map(read_id).transpose()?.flatten();
+    let invalid = |message: &'static str| Malformed::new(id.clone(), code::INVALID_REQUEST, message);
+    if !envelope.jsonrpc.is_some_and(is_two) {
         return Err(invalid("Invalid Request: jsonrpc must be \"2.0\""));
     }
-    let Some(method) = envelope.method.as_deref() else {
-        let outcome = match (envelope.result, &envelope.error) {
+    let Some(method) = envelope.method else {
+        let result = envelope.result.filter(|result| envelope.error.is_none() || result.get() != "null");
+        let outcome = match (result, envelope.error) {
             (Some(result), None) => Ok(Raw::slice_of(body, result)),
-            (None, Some(error)) => Err(error.clone()),
+            (None, Some(error)) => Err(read_error(error).ok_or_else(|| {
+                invalid("Invalid Request: error must be an object with an integer code and a message")
+            })?),
             _ => return Err(invalid("Invalid Request: a message has a method, a result or an error")),
         };
         return Ok(Message::Response(Response { id, outcome }));
@@ -183,21 +181,81 @@ fn message(body: &Bytes, envelope: &Envelope<'_>) -> Result<Message, Malformed> 
         Some(raw) if raw.get().starts_with('{') => Some(Raw::slice_of(body, raw)),
         Some(_) => return Err(invalid("Invalid Request: params must be an object")),
     };
-    let method: Box<str> = method.into();
     match (id, envelope.id) {
         (Some(id), _) => Ok(Message::Request(Request { id, method, params })),
         (None, None) => Ok(Message::Notification(Notification { method, params })),
-        (None, Some(_)) => {
-            Err(Malformed::anonymous(code::INVALID_REQUEST, "Invalid Request: a request's id must not be null"))
-        }
+        (None, Some(_)) => Err(Malformed::new(
+            None,
+            code::INVALID_REQUEST,
+            "Invalid Request: the id of a request must not be null",
+        )),
     }
 }
 
-/// The id of a frame that is refused for another reason, so that the refusal can be matched to it.
-fn peek_id(body: &[u8]) -> Option<Id> {
+/// The id, unless it is `null`, which a response has when its sender could not read ours.
+fn read_id(id: &RawValue) -> Result<Option<Id>, Malformed> {
+    serde_json::from_str(id.get()).map_err(|_| {
+        Malformed::new(None, code::INVALID_REQUEST, "Invalid Request: id must be a string or an integer")
+    })
+}
+
+fn is_two(version: &RawValue) -> bool {
+    version.get() == r#""2.0""#
+        || serde_json::from_str::<String>(version.get()).is_ok_and(|version| version == "2.0")
+}
+
+fn read_error(error: &RawValue) -> Option<RpcError> {
+    error.get().starts_with('{').then(|| serde_json::from_str(error.get()).ok())?
+}
+
+fn not_a_message(id: Option<Id>, error: &serde_json::Error) -> Malformed {
+    let (code, label) = if error.is_data() {
+        (code::INVALID_REQUEST, "Invalid Request")
+    } else {
+        (code::PARSE, "Parse error")
+    };
+    Malformed::new(id, code, format!("{label}: {error}"))
+}
+
+/// The id of a message that is refused for another reason, so that the refusal can be matched to it.
+fn peek_id(text: &[u8]) -> Option<Id> {
     #[derive(Deserialize)]
     struct OnlyId {
         id: Option<Id>,
     }
-    serde_json::from_slice::<OnlyId>(body).ok()?.id
+    let object = text.trim_ascii_start().starts_with(b"{");
+    object.then(|| serde_json::from_slice::<OnlyId>(text).ok())??.id
 }
+
+/// The elements of a batch, as long as there are not too many.
+struct Elements<'a>(Vec<&'a RawValue>);
+
+impl<'de> Deserialize<'de> for Elements<'de> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = Vec<&'de RawValue>;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an array of messages")
+            }
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(
+                self,
+                mut sequence: A,
+            ) -> Result<Self::Value, A::Error> {
+                let mut elements = Vec::new();
+                while let Some(element) = sequence.next_element()? {
+                    if elements.len() == MAX_BATCH {
+                        let text = format!("a batch holds at most {MAX_BATCH} messages");
+                        return Err(serde::de::Error::custom(text));
+                    }
+                    elements.push(element);
+                }
+                Ok(elements)
+            }
+        }
+        deserializer.deserialize_seq(Visitor).map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests;

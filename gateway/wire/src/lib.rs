@@ -1,9 +1,11 @@
 //! JSON-RPC and MCP as data: no I/O, no clock, no runtime.
 //!
 //! In: bytes of one frame, and the few headers that repeat parts of it. Out: typed messages whose arguments and
-//! results stay text ([`Raw`]), the decisions that follow from them ([`era`], [`ladder`]), and the bytes of answers.
+//! results stay text ([`Raw`]), the decisions that follow from them ([`era`], [`ladder`]), edits of that text
+//! ([`edit`]), and the bytes of answers.
 //! Everything here is a pure function of its input, so it is tested by tables and fuzzed.
 
+pub mod edit;
 pub mod era;
 pub mod error;
 pub mod frame;
@@ -18,7 +20,7 @@ pub mod version;
 pub mod write;
 
 pub use error::{Refusal, RpcError, code};
-pub use frame::{Frame, Message, Notification, Outcome, Request, Response};
+pub use frame::{Frame, Malformed, Message, Notification, Outcome, Request, Response};
 pub use id::Id;
 pub use method::Method;
 pub use params::{Meta, Params};

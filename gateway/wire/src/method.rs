@@ -86,7 +86,9 @@ impl Method {
     /// Whether the era has this method. Within an era every version has the same ones of this list.
     pub fn exists_in(self, era: Era) -> bool {
         match self {
-            Self::Initialize | Self::Ping | Self::Subscribe | Self::Unsubscribe | Self::SetLevel => era == Era::Legacy,
+            Self::Initialize | Self::Ping | Self::Subscribe | Self::Unsubscribe | Self::SetLevel => {
+                era == Era::Legacy
+            }
             Self::Discover | Self::Listen => era == Era::Modern,
             Self::ListTools
             | Self::CallTool

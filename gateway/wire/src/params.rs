@@ -1,12 +1,10 @@
 //! The members of `params` that the gateway itself reads; everything else stays text.
 
-use std::borrow::Cow;
-
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::Raw;
+use crate::{Raw, raw};
 
 /// The prefix of the protocol's own `_meta` keys.
 pub const PREFIX: &str = "io.modelcontextprotocol/";
@@ -30,12 +28,12 @@ pub struct Params {
     pub meta: Meta,
 }
 
-/// What the gateway reads of `_meta`.
+/// What the gateway reads of `_meta`. Except for the claim, a member that is `null` counts as absent.
 #[derive(Clone, Debug, Default)]
 pub struct Meta {
     /// The whole object as it came, for those who pass it on.
     pub raw: Option<Raw>,
-    /// `io.modelcontextprotocol/protocolVersion`: the claim that makes a request modern.
+    /// `io.modelcontextprotocol/protocolVersion`: the claim that makes a request modern, even if it is `null`.
     pub protocol_version: Option<Raw>,
     /// `io.modelcontextprotocol/clientCapabilities`
     pub client_capabilities: Option<Raw>,
@@ -58,41 +56,43 @@ pub struct Meta {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Members<'a> {
-    #[serde(borrow, default)]
-    name: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    uri: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
+    name: Option<Box<str>>,
+    uri: Option<Box<str>>,
+    #[serde(borrow)]
     arguments: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    cursor: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
+    cursor: Option<Box<str>>,
+    #[serde(borrow)]
     input_responses: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     request_state: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "_meta")]
+    #[serde(borrow, rename = "_meta")]
     meta: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 struct MetaMembers<'a> {
-    #[serde(borrow, default, rename = "io.modelcontextprotocol/protocolVersion")]
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "raw::present",
+        rename = "io.modelcontextprotocol/protocolVersion"
+    )]
     protocol_version: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "io.modelcontextprotocol/clientCapabilities")]
+    #[serde(borrow, rename = "io.modelcontextprotocol/clientCapabilities")]
     client_capabilities: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "io.modelcontextprotocol/clientInfo")]
+    #[serde(borrow, rename = "io.modelcontextprotocol/clientInfo")]
     client_info: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "io.modelcontextprotocol/logLevel")]
+    #[serde(borrow, rename = "io.modelcontextprotocol/logLevel")]
     log_level: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "progressToken")]
+    #[serde(borrow, rename = "progressToken")]
     progress_token: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     traceparent: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "dev.moongate/sessionId")]
+    #[serde(borrow, rename = "dev.moongate/sessionId")]
     session_id: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "dev.moongate/assistantId")]
+    #[serde(borrow, rename = "dev.moongate/assistantId")]
     assistant_id: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "dev.moongate/threadId")]
+    #[serde(borrow, rename = "dev.moongate/threadId")]
     thread_id: Option<&'a RawValue>,
 }
 
@@ -109,10 +109,10 @@ impl Params {
             None => Meta::default(),
         };
         Ok(Self {
-            name: members.name.map(Into::into),
-            uri: members.uri.map(Into::into),
+            name: members.name,
+            uri: members.uri,
             arguments: raw(members.arguments),
-            cursor: members.cursor.map(Into::into),
+            cursor: members.cursor,
             input_responses: raw(members.input_responses),
             request_state: raw(members.request_state),
             meta,
@@ -137,5 +137,53 @@ impl Meta {
             thread_id: raw(members.thread_id),
             raw: Some(meta.clone()),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Params, serde_json::Error> {
+        Params::read(Some(&Raw::from_text(text.to_owned()).unwrap()))
+    }
+
+    #[test]
+    fn known_members_are_read_and_share_the_bodys_memory() {
+        let raw = Raw::from_text(
+            r#"{"name":"\u0061dd","x":[],"arguments":{"n": 1},"cursor":"c","_meta":{"progressToken":7,"dev.moongate/threadId":"t"}}"#,
+        )
+        .unwrap();
+        let params = Params::read(Some(&raw)).unwrap();
+        assert_eq!(params.name.as_deref(), Some("add"));
+        assert_eq!(params.cursor.as_deref(), Some("c"));
+        assert_eq!(params.uri, None);
+        let arguments = params.arguments.unwrap();
+        assert_eq!(arguments.as_str(), r#"{"n": 1}"#);
+        assert!(raw.as_bytes().as_ptr_range().contains(&arguments.as_bytes().as_ptr()));
+        assert_eq!(params.meta.progress_token, Some(Raw::of(&7)));
+        assert_eq!(params.meta.thread_id, Some(Raw::of("t")));
+        assert_eq!(params.meta.raw.unwrap().members().len(), 2);
+    }
+
+    #[test]
+    fn null_counts_as_absent_except_for_the_claim() {
+        let params = read(
+            r#"{"name":null,"arguments":null,"_meta":{"io.modelcontextprotocol/protocolVersion":null,"progressToken":null}}"#,
+        )
+        .unwrap();
+        assert_eq!(params.name, None);
+        assert_eq!(params.arguments, None);
+        assert_eq!(params.meta.progress_token, None);
+        assert_eq!(params.meta.protocol_version, Some(Raw::null()));
+        assert!(Params::read(None).unwrap().meta.raw.is_none());
+    }
+
+    #[test]
+    fn a_known_member_of_the_wrong_type_is_an_error() {
+        for text in [r#"{"name":1}"#, r#"{"uri":{}}"#, r#"{"cursor":[]}"#] {
+            assert!(read(text).is_err(), "{text}");
+        }
+        assert!(read(r#"{"_meta":[1]}"#).unwrap().meta.raw.is_some());
     }
 }

@@ -3,7 +3,7 @@
 //! Arguments and results travel from edge to backend as [`Raw`], so that unknown members, big numbers and member
 //! order survive, and nothing is built that nobody reads. A `Raw` cut out of a body shares the body's memory.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, Serializer};
@@ -93,33 +93,59 @@ impl Raw {
 
     /// The object's members in order, keys decoded. Empty when this is not an object.
     pub fn members(&self) -> Vec<(String, Raw)> {
-        struct Members<'a>(Vec<(String, &'a RawValue)>);
-        impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                struct Visitor<'a>(std::marker::PhantomData<&'a ()>);
-                impl<'de: 'a, 'a> serde::de::Visitor<'de> for Visitor<'a> {
-                    type Value = Members<'a>;
-                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                        f.write_str("an object")
-                    }
-                    fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                        let mut members = Vec::new();
-                        while let Some(member) = map.next_entry::<String, &RawValue>()? {
-                            members.push(member);
-                        }
-                        Ok(Members(members))
-                    }
-                }
-                deserializer.deserialize_map(Visitor(std::marker::PhantomData))
-            }
-        }
-        let Ok(Members(members)) = self.parse::<Members<'_>>() else { return Vec::new() };
-        members.into_iter().map(|(key, value)| (key, Raw::slice_of(&self.0, value))).collect()
+        let own = |(key, value)| (name(key).into_owned(), Raw::slice_of(&self.0, value));
+        self.spans().into_iter().map(own).collect()
     }
 
     /// The value of one member of this object.
-    pub fn member(&self, name: &str) -> Option<Raw> {
-        self.members().into_iter().find_map(|(key, value)| (key == name).then_some(value))
+    pub fn member(&self, wanted: &str) -> Option<Raw> {
+        let (_, value) = self.spans().into_iter().find(|(key, _)| name(key) == wanted)?;
+        Some(Raw::slice_of(&self.0, value))
+    }
+
+    /// The object's members as they are written. Empty when this is not an object.
+    pub(crate) fn spans(&self) -> Vec<(&RawValue, &RawValue)> {
+        self.parse::<Spans<'_>>().map(|Spans(spans)| spans).unwrap_or_default()
+    }
+}
+
+/// A member's name, decoded. One that is not Unicode is given as it is written; no frame that was scanned has one.
+pub(crate) fn name(key: &RawValue) -> Cow<'_, str> {
+    let text = key.get();
+    let inner = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+    if !inner.contains('\\') {
+        return Cow::Borrowed(inner);
+    }
+    serde_json::from_str(text).map_or(Cow::Borrowed(inner), Cow::Owned)
+}
+
+/// For `deserialize_with`: tells `null` from absent, which an `Option` does not.
+pub(crate) fn present<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// Names and values of an object, both borrowed from its text.
+struct Spans<'a>(Vec<(&'a RawValue, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Spans<'de> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = Vec<(&'de RawValue, &'de RawValue)>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut spans = Vec::new();
+                while let Some(span) = map.next_entry()? {
+                    spans.push(span);
+                }
+                Ok(spans)
+            }
+        }
+        deserializer.deserialize_map(Visitor).map(Self)
     }
 }
 
@@ -140,7 +166,7 @@ impl Serialize for Raw {
 impl<'de> Deserialize<'de> for Raw {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Box::<RawValue>::deserialize(deserializer)?;
-        Ok(Self(Bytes::copy_from_slice(value.get().as_bytes())))
+        Ok(Self(Bytes::from(Box::<str>::from(value).into_string())))
     }
 }
 
@@ -163,16 +189,38 @@ mod tests {
 
     #[test]
     fn a_slice_shares_the_bodys_memory() {
-        let body = Bytes::from_static(br#"{"a": {"x": 1}}"#);
         #[derive(Deserialize)]
         struct Outer<'a> {
             #[serde(borrow)]
             a: &'a RawValue,
         }
+        let body = Bytes::from_static(br#"{"a": {"x": 1}}"#);
         let outer: Outer<'_> = serde_json::from_slice(&body).unwrap();
         let raw = Raw::slice_of(&body, outer.a);
         assert!(body.as_ptr_range().contains(&raw.as_bytes().as_ptr()));
         assert_eq!(raw.as_str(), r#"{"x": 1}"#);
+    }
+
+    #[test]
+    fn members_are_found_by_their_decoded_names() {
+        let raw = Raw::from_text(r#"{"\u0061":1,"b":{"a":2},"\ud800":3}"#).unwrap();
+        assert_eq!(raw.member("a"), Some(Raw::of(&1)));
+        assert_eq!(raw.member("b").unwrap().member("a"), Some(Raw::of(&2)));
+        assert_eq!(raw.member("c"), None);
+        assert_eq!(raw.members().len(), 3);
+        assert_eq!(Raw::of(&[1]).members(), []);
+        assert_eq!(Raw::null().member("a"), None);
+    }
+
+    #[test]
+    fn a_value_inside_another_type_keeps_its_text() {
+        #[derive(Serialize, Deserialize)]
+        struct Outer {
+            inner: Raw,
+        }
+        let text = r#"{"inner":{"b" : 1e400,"a":[]}}"#;
+        let outer: Outer = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&outer).unwrap(), text);
     }
 
     #[test]

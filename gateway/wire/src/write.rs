@@ -119,7 +119,7 @@ pub fn object<'a>(members: impl IntoIterator<Item = (&'a str, &'a Raw)>) -> Raw 
     Raw::trusted(out)
 }
 
-fn push(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
+pub(crate) fn push(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
     serde_json::to_writer(out, value).expect("writing plain data to memory cannot fail");
 }
 

@@ -1,0 +1,179 @@
+//! Changes to an object's text that leave every other byte as it was: no tree is built, no member reordered, no number
+//! rewritten.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use crate::{Raw, raw, write};
+
+/// What becomes of a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// It stays.
+    Keep,
+    /// It goes, with one comma.
+    Drop,
+    /// Its value becomes another.
+    Replace(Raw),
+}
+
+/// `object` with each member, shown with its decoded name, kept, dropped or given another value.
+///
+/// When all are kept this is the same `Raw`, sharing its memory. What is not an object is returned as it is.
+pub fn members(object: &Raw, mut decide: impl FnMut(&str, &Raw) -> Edit) -> Raw {
+    let bytes = object.clone().into_bytes();
+    let spans = object.spans();
+    let edits: Vec<_> =
+        spans.iter().map(|(key, value)| decide(&raw::name(key), &Raw::slice_of(&bytes, value))).collect();
+    if edits.iter().all(|edit| *edit == Edit::Keep) {
+        return object.clone();
+    }
+    let base = bytes.as_ptr().addr();
+    let range = |part: &str| {
+        let start = part.as_ptr().addr() - base;
+        start..start + part.len()
+    };
+    let places = spans.iter().map(|(key, value)| (range(key.get()), range(value.get())));
+    splice(&bytes, places.zip(&edits))
+}
+
+/// Copies `bytes`, an object with at least one member, with each edit done at its member's name and value.
+fn splice<'a>(bytes: &Bytes, edits: impl Iterator<Item = ((Range<usize>, Range<usize>), &'a Edit)>) -> Raw {
+    let part = |range: Range<usize>| bytes.get(range).unwrap_or_default();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut end = 0;
+    let mut kept_one = false;
+    for ((key, value), edit) in edits {
+        // The comma and the blanks before a member go with it, except that the blanks after the opening brace stay, and
+        // that the first member kept leaves its comma behind.
+        let opening = end == 0;
+        if opening || (kept_one && *edit != Edit::Drop) {
+            out.extend_from_slice(part(end..key.start));
+        }
+        end = value.end;
+        match edit {
+            Edit::Drop => continue,
+            Edit::Keep => out.extend_from_slice(part(key.start..value.end)),
+            Edit::Replace(other) => {
+                out.extend_from_slice(part(key.start..value.start));
+                out.extend_from_slice(other.as_bytes());
+            }
+        }
+        kept_one = true;
+    }
+    out.extend_from_slice(part(end..bytes.len()));
+    Raw::trusted(out)
+}
+
+/// `object` with `members` put after its own, which must not repeat any of them. What is not an object counts as an
+/// empty one.
+pub fn append<'a>(object: &Raw, members: impl IntoIterator<Item = (&'a str, Raw)>) -> Raw {
+    let text = if object.is_object() { object.as_bytes() } else { b"{}" };
+    // Right after the last value, so that dropping the new members again gives back the same bytes.
+    let own = text.strip_suffix(b"}").unwrap_or(text).trim_ascii_end();
+    let mut out = Vec::with_capacity(text.len() + 128);
+    out.extend_from_slice(own);
+    for (name, value) in members {
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        write::push(&mut out, name);
+        out.push(b':');
+        out.extend_from_slice(value.as_bytes());
+    }
+    out.extend_from_slice(text.get(own.len()..).unwrap_or_default());
+    Raw::trusted(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn raw(text: &str) -> Raw {
+        Raw::from_text(text.to_owned()).unwrap()
+    }
+
+    fn drop_x(text: &str) -> String {
+        let edit = |name: &str, _: &Raw| if name.starts_with('x') { Edit::Drop } else { Edit::Keep };
+        members(&raw(text), edit).as_str().to_owned()
+    }
+
+    #[test]
+    fn dropped_members_take_one_comma_with_them() {
+        for (text, expected) in [
+            ("{}", "{}"),
+            ("{ }", "{ }"),
+            (r#"{"a":1}"#, r#"{"a":1}"#),
+            (r#"{"x":1}"#, "{}"),
+            (r#"{ "x":1 , "x2":2 }"#, "{  }"),
+            (r#"{"x":1,"a":2}"#, r#"{"a":2}"#),
+            (r#"{ "x":1, "a" : 2 }"#, r#"{ "a" : 2 }"#),
+            (r#"{"a":1,"x":2}"#, r#"{"a":1}"#),
+            ("{\"a\":1 ,\n \"x\":2\n}", "{\"a\":1\n}"),
+            (r#"{"a":1, "x":2,"x2":3,  "b":4}"#, r#"{"a":1,  "b":4}"#),
+            (r#"{"x":1,"a":2,"x2":3,"b":4,"x3":5}"#, r#"{"a":2,"b":4}"#),
+            (r#"{"\u0078":1,"a":1e400}"#, r#"{"a":1e400}"#),
+            (r#"{"a":{"x":1}}"#, r#"{"a":{"x":1}}"#),
+            (r#"["x"]"#, r#"["x"]"#),
+        ] {
+            assert_eq!(drop_x(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_replaced_in_place() {
+        let edit =
+            |_: &str, value: &Raw| if value.is_object() { Edit::Replace(Raw::null()) } else { Edit::Keep };
+        let object = raw(r#"{ "a" : {"b":1} , "c":2, "d":{}}"#);
+        assert_eq!(members(&object, edit).as_str(), r#"{ "a" : null , "c":2, "d":null}"#);
+    }
+
+    #[test]
+    fn an_object_that_keeps_everything_is_not_copied() {
+        let object = raw(r#"{"a":1,"b":2}"#);
+        let same = members(&object, |_, _| Edit::Keep);
+        assert_eq!(same.as_bytes().as_ptr(), object.as_bytes().as_ptr());
+    }
+
+    #[test]
+    fn a_name_that_is_not_unicode_does_not_hide_the_others() {
+        assert_eq!(drop_x(r#"{"\ud800":1,"x":2}"#), r#"{"\ud800":1}"#);
+    }
+
+    #[test]
+    fn appended_members_follow_the_objects_own() {
+        let added = || [("b", Raw::of(&2)), ("c\n", Raw::of("x"))];
+        for (text, expected) in [
+            ("{}", r#"{"b":2,"c\n":"x"}"#),
+            ("{ }", r#"{"b":2,"c\n":"x" }"#),
+            (r#"{ "a":1 }"#, r#"{ "a":1,"b":2,"c\n":"x" }"#),
+            ("null", r#"{"b":2,"c\n":"x"}"#),
+        ] {
+            assert_eq!(append(&raw(text), added()).as_str(), expected, "{text}");
+        }
+        assert_eq!(append(&raw(r#"{"a":1 }"#), []).as_str(), r#"{"a":1 }"#);
+    }
+
+    proptest! {
+        #[test]
+        fn an_edited_object_has_exactly_the_members_that_were_kept(
+            names in prop::collection::vec("[a-z\"\\\\]{0,3}", 0..8),
+            keep in prop::collection::vec(any::<bool>(), 8),
+            blank in "[ \n\t]{0,2}",
+        ) {
+            let member = |(index, name): (usize, &String)| {
+                format!("{blank}{}{blank}:{blank}[{index}]{blank}", serde_json::to_string(name).unwrap())
+            };
+            let object = raw(&format!("{{{blank}{}}}", names.iter().enumerate().map(member).collect::<Vec<_>>().join(",")));
+            let mut kept = keep.iter();
+            let edited = members(&object, |_, _| if *kept.next().unwrap() { Edit::Keep } else { Edit::Drop });
+            let expected: Vec<_> =
+                object.members().into_iter().zip(&keep).filter_map(|(member, keep)| keep.then_some(member)).collect();
+            prop_assert!(Raw::from_text(edited.clone().into_bytes()).is_ok());
+            prop_assert_eq!(edited.members(), expected);
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! One look at every byte of a frame before anything is read from it.
+//!
+//! In: a body or a line. Out: whether it is JSON, not too deep, free of repeated member names, and whether a caller put
+//! context fields into its arguments. Names are compared decoded, so `"a"` and `"\u0061"` are the same member: two
+//! parsers that pick different ones of two equal names are how a check is passed with one value and a call made with
+//! another. Every string must be Unicode (no lone surrogates), so that whoever decodes a name later cannot fail.
+//!
+//! There is no recursion: depth is a counter, never the stack of the thread.
+
+use std::{borrow::Cow, collections::HashSet};
+
+/// How deep arrays and objects may nest. A frame that is exactly this deep passes.
+pub const MAX_DEPTH: usize = 128;
+
+/// Objects up to this size compare names one by one; bigger ones hash them, so that no object costs quadratic time.
+const FEW_NAMES: usize = 16;
+
+/// A name in an error message is cut after this many characters.
+const SHOWN_NAME: usize = 64;
+
+/// Why a frame is refused. Text that is not JSON is [`Problem::NotJson`] whatever else is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// Not one JSON text in UTF-8.
+    NotJson,
+    /// Deeper than [`MAX_DEPTH`]; the rest was not looked at.
+    TooDeep,
+    /// An object outside `params.arguments` has this member twice.
+    Duplicate {
+        /// The decoded name, shortened.
+        name: String,
+    },
+    /// An object in `params.arguments` has this member twice.
+    DuplicateArgument {
+        /// The decoded name, shortened.
+        name: String,
+    },
+}
+
+/// What is known about a frame that passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Finding {
+    /// Some message of the frame has a member at the top level of `params.arguments` whose name starts with `__`.
+    pub context_fields: bool,
+}
+
+/// Looks over `body` once.
+pub fn scan(body: &[u8]) -> Result<Finding, Problem> {
+    std::str::from_utf8(body).map_err(|_| Problem::NotJson)?;
+    let mut scanner = Scanner {
+        rest: body,
+        levels: Vec::with_capacity(16),
+        names: Vec::with_capacity(32),
+        duplicate: None,
+        finding: Finding::default(),
+    };
+    scanner.run()?;
+    scanner.duplicate.map_or(Ok(scanner.finding), Err)
+}
+
+/// Where a value sits, as far as it matters here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// The frame itself.
+    Frame,
+    /// An element of the frame's array.
+    Element,
+    /// A message's `params`.
+    Params,
+    /// `params.arguments` itself.
+    Arguments,
+    /// Somewhere inside the arguments.
+    Inside,
+    /// Anywhere else.
+    Other,
+}
+
+impl Place {
+    /// The place of the value under `name` in an object at this place.
+    fn member(self, name: &[u8]) -> Self {
+        match (self, name) {
+            (Self::Frame | Self::Element, b"params") => Self::Params,
+            (Self::Params, b"arguments") => Self::Arguments,
+            (Self::Arguments | Self::Inside, _) => Self::Inside,
+            _ => Self::Other,
+        }
+    }
+
+    /// The place of a value in an array at this place.
+    fn element(self) -> Self {
+        match self {
+            Self::Frame => Self::Element,
+            Self::Arguments | Self::Inside => Self::Inside,
+            Self::Element | Self::Params | Self::Other => Self::Other,
+        }
+    }
+}
+
+/// An array or object that is still open.
+struct Level<'a> {
+    place: Place,
+    object: bool,
+    /// Where this object's names begin in [`Scanner::names`].
+    first_name: usize,
+    /// All names of this object, once there are more than a few.
+    many: Option<HashSet<Cow<'a, [u8]>>>,
+}
+
+struct Scanner<'a> {
+    rest: &'a [u8],
+    levels: Vec<Level<'a>>,
+    /// The names of all open objects, innermost last. They are decoded, and copied only if they were escaped.
+    names: Vec<Cow<'a, [u8]>>,
+    /// The first repeated name. It is reported only at the end, when the text is known to be JSON.
+    duplicate: Option<Problem>,
+    finding: Finding,
+}
+
+impl<'a> Scanner<'a> {
+    fn run(&mut self) -> Result<(), Problem> {
+        let mut place = Place::Frame;
+        loop {
+            if let Some(inner) = self.value(place)? {
+                place = inner;
+                continue;
+            }
+            match self.after_value()? {
+                Some(next) => place = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Takes a scalar or an empty container whole; of any other container only the start, and says where its first
+    /// value sits.
+    fn value(&mut self, place: Place) -> Result<Option<Place>, Problem> {
+        self.skip_blanks();
+        match self.next() {
+            Some(b'{') => self.open(place, true),
+            Some(b'[') => self.open(place, false),
+            Some(b'"') => self.string().map(|_| None),
+            Some(b't') => self.expect(b"rue").map(|()| None),
+            Some(b'f') => self.expect(b"alse").map(|()| None),
+            Some(b'n') => self.expect(b"ull").map(|()| None),
+            Some(first @ (b'-' | b'0'..=b'9')) => self.number(first).map(|()| None),
+            _ => Err(Problem::NotJson),
+        }
+    }
+
+    fn open(&mut self, place: Place, object: bool) -> Result<Option<Place>, Problem> {
+        if self.levels.len() == MAX_DEPTH {
+            return Err(Problem::TooDeep);
+        }
+        self.skip_blanks();
+        if self.take(if object { b'}' } else { b']' }) {
+            return Ok(None);
+        }
+        self.levels.push(Level { place, object, first_name: self.names.len(), many: None });
+        if object { self.name().map(Some) } else { Ok(Some(place.element())) }
+    }
+
+    /// Closes what ends here. Returns the place of the next value, or nothing when the text is over.
+    fn after_value(&mut self) -> Result<Option<Place>, Problem> {
+        loop {
+            self.skip_blanks();
+            let Some(level) = self.levels.last() else {
+                return if self.rest.is_empty() { Ok(None) } else { Err(Problem::NotJson) };
+            };
+            let (place, object) = (level.place, level.object);
+            match self.next() {
+                Some(b',') if object => return self.name().map(Some),
+                Some(b',') => return Ok(Some(place.element())),
+                Some(b'}') if object => {}
+                Some(b']') if !object => {}
+                _ => return Err(Problem::NotJson),
+            }
+            if let Some(closed) = self.levels.pop() {
+                self.names.truncate(closed.first_name);
+            }
+        }
+    }
+
+    /// Takes `"name" :` and says where the value under it sits.
+    fn name(&mut self) -> Result<Place, Problem> {
+        self.skip_blanks();
+        let quoted = self.rest;
+        self.expect(b"\"")?;
+        let text = self.string()?;
+        let name = if text.escaped {
+            let decoded: String = quoted
+                .get(..text.inner.len() + 2)
+                .and_then(|quoted| serde_json::from_slice(quoted).ok())
+                .ok_or(Problem::NotJson)?;
+            Cow::Owned(decoded.into_bytes())
+        } else {
+            Cow::Borrowed(text.inner)
+        };
+        self.skip_blanks();
+        self.expect(b":")?;
+        Ok(self.remember(name))
+    }
+
+    fn remember(&mut self, name: Cow<'a, [u8]>) -> Place {
+        let Some(level) = self.levels.last_mut() else { return Place::Other };
+        let place = level.place.member(&name);
+        if level.place == Place::Arguments && name.starts_with(b"__") {
+            self.finding.context_fields = true;
+        }
+        if level.many.is_none() && self.names.len() - level.first_name == FEW_NAMES {
+            level.many = Some(self.names.drain(level.first_name..).collect());
+        }
+        let repeated = match &level.many {
+            Some(names) => names.contains(&name),
+            None => self.names.get(level.first_name..).is_some_and(|names| names.contains(&name)),
+        };
+        if repeated {
+            let inside = matches!(level.place, Place::Arguments | Place::Inside);
+            self.duplicate.get_or_insert_with(|| duplicate(&name, inside));
+        } else if let Some(names) = &mut level.many {
+            names.insert(name);
+        } else {
+            self.names.push(name);
+        }
+        place
+    }
+
+    /// Takes the rest of a string whose opening quote is gone.
+    fn string(&mut self) -> Result<Text<'a>, Problem> {
+        let start = self.rest;
+        let mut escaped = false;
+        loop {
+            self.skip(plain_length(self.rest));
+            match self.next() {
+                Some(b'"') => {
+                    let inner = start.len() - self.rest.len() - 1;
+                    return Ok(Text { inner: start.get(..inner).unwrap_or_default(), escaped });
+                }
+                Some(b'\\') => {
+                    escaped = true;
+                    self.escape()?;
+                }
+                _ => return Err(Problem::NotJson),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<(), Problem> {
+        match self.next() {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(()),
+            Some(b'u') => match self.hex()? {
+                0xD800..=0xDBFF => {
+                    self.expect(b"\\u")?;
+                    if matches!(self.hex()?, 0xDC00..=0xDFFF) { Ok(()) } else { Err(Problem::NotJson) }
+                }
+                0xDC00..=0xDFFF => Err(Problem::NotJson),
+                _ => Ok(()),
+            },
+            _ => Err(Problem::NotJson),
+        }
+    }
+
+    fn hex(&mut self) -> Result<u32, Problem> {
+        let mut unit = 0;
+        for _ in 0..4 {
+            let digit = self.next().and_then(|byte| char::from(byte).to_digit(16)).ok_or(Problem::NotJson)?;
+            unit = unit << 4 | digit;
+        }
+        Ok(unit)
+    }
+
+    fn number(&mut self, first: u8) -> Result<(), Problem> {
+        let leading = if first == b'-' { self.next() } else { Some(first) };
+        match leading {
+            Some(b'0') => {}
+            Some(b'1'..=b'9') => self.skip(digits(self.rest)),
+            _ => return Err(Problem::NotJson),
+        }
+        if self.take(b'.') {
+            self.some_digits()?;
+        }
+        if self.take(b'e') || self.take(b'E') {
+            let _signed = self.take(b'+') || self.take(b'-');
+            self.some_digits()?;
+        }
+        Ok(())
+    }
+
+    fn some_digits(&mut self) -> Result<(), Problem> {
+        match digits(self.rest) {
+            0 => Err(Problem::NotJson),
+            count => {
+                self.skip(count);
+                Ok(())
+            }
+        }
+    }
+
+    fn skip_blanks(&mut self) {
+        while let [b' ' | b'\n' | b'\r' | b'\t', rest @ ..] = self.rest {
+            self.rest = rest;
+        }
+    }
+
+    fn next(&mut self) -> Option<u8> {
+        let (&first, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(first)
+    }
+
+    fn take(&mut self, byte: u8) -> bool {
+        let found = self.rest.first() == Some(&byte);
+        self.skip(usize::from(found));
+        found
+    }
+
+    fn expect(&mut self, text: &[u8]) -> Result<(), Problem> {
+        self.rest = self.rest.strip_prefix(text).ok_or(Problem::NotJson)?;
+        Ok(())
+    }
+
+    fn skip(&mut self, count: usize) {
+        self.rest = self.rest.get(count..).unwrap_or_default();
+    }
+}
+
+/// A string as it is written, without its quotes.
+struct Text<'a> {
+    inner: &'a [u8],
+    escaped: bool,
+}
+
+fn duplicate(name: &[u8], inside_arguments: bool) -> Problem {
+    let name = String::from_utf8_lossy(name).chars().take(SHOWN_NAME).collect();
+    if inside_arguments { Problem::DuplicateArgument { name } } else { Problem::Duplicate { name } }
+}
+
+/// How many bytes at the start of `bytes` are ordinary characters of a string.
+fn plain_length(bytes: &[u8]) -> usize {
+    const BLOCK: usize = 32;
+    fn special(byte: u8) -> bool {
+        byte == b'"' || byte == b'\\' || byte < b' '
+    }
+    // Whole blocks first: without an early exit inside, the compiler tests a block with a few vector instructions.
+    let (blocks, _) = bytes.as_chunks::<BLOCK>();
+    let plain = |block: &&[u8; BLOCK]| !block.iter().fold(false, |found, &byte| found | special(byte));
+    let skipped = BLOCK * blocks.iter().take_while(plain).count();
+    let rest = bytes.get(skipped..).unwrap_or_default();
+    skipped + rest.iter().position(|&byte| special(byte)).unwrap_or(rest.len())
+}
+
+fn digits(bytes: &[u8]) -> usize {
+    bytes.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(bytes.len())
+}
+
+#[cfg(test)]
+mod tests;
