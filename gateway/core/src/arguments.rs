@@ -6,7 +6,7 @@
 use std::fmt;
 
 use moongate_wire::Raw;
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::builtin::ToolError;
 
@@ -21,7 +21,7 @@ pub fn parse<'a, T: Deserialize<'a>>(arguments: &'a Raw) -> Result<T, ToolError>
 }
 
 /// A whole number, written as a number (`3`, `3.0`, `3e0`) or as a string of digits: models send all of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Whole(pub i64);
 
 impl<'de> Deserialize<'de> for Whole {

@@ -70,6 +70,11 @@ pub struct Freshness {
     pub public: bool,
 }
 
+impl Freshness {
+    /// Good for nobody but the caller, and not for long.
+    pub const NONE: Self = Self { ttl: Duration::ZERO, public: false };
+}
+
 impl From<Raw> for Reply {
     fn from(result: Raw) -> Self {
         Self { result, freshness: None }

@@ -74,7 +74,11 @@ pub struct StoreScope {
 impl Context {
     /// Where this caller's volatile state lives.
     pub fn state_key(&self) -> StateKey {
-        StateKey { session: self.session_key(), assistant: self.ids.assistant.clone(), thread: self.ids.thread.clone() }
+        StateKey {
+            session: self.session_key(),
+            assistant: self.ids.assistant.clone(),
+            thread: self.ids.thread.clone(),
+        }
     }
 
     /// The session this caller's volatile state ends with.
@@ -147,7 +151,12 @@ impl Client {
 #[cfg(any(test, feature = "testing"))]
 impl Context {
     /// See the `impl`'s comment.
-    pub fn for_test(principal: Principal, session: &str, assistant: Option<&str>, thread: Option<&str>) -> Self {
+    pub fn for_test(
+        principal: Principal,
+        session: &str,
+        assistant: Option<&str>,
+        thread: Option<&str>,
+    ) -> Self {
         let client = Arc::new(Client::bare(Version::LATEST_LEGACY));
         Self {
             principal,

@@ -84,7 +84,10 @@ impl CallError {
     }
 
     /// An error of our own. The client learns `public`, the log also the source.
-    pub fn internal(public: impl Into<Cow<'static, str>>, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+    pub fn internal(
+        public: impl Into<Cow<'static, str>>,
+        source: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
         Self { kind: Kind::Internal, side: Side::Gateway, public: public.into(), source: Some(source.into()) }
     }
 
@@ -98,7 +101,9 @@ impl CallError {
         let required = Raw::of(&serde_json::json!({ capability: {} }));
         Self::client(
             Kind::MissingCapability { required },
-            format!("This call needs a client that supports {capability}, and this client did not declare it"),
+            format!(
+                "This call needs a client that supports {capability}, and this client did not declare it"
+            ),
         )
     }
 

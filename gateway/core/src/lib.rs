@@ -17,6 +17,7 @@ pub mod html;
 pub mod offer;
 pub mod peer;
 pub mod principal;
+pub mod schema;
 pub mod scope;
 pub mod task;
 

@@ -23,7 +23,10 @@ pub trait Link: Send + Sync {
     fn notify(&self, note: Note);
 
     /// Asks the client; the answers come back under the same keys, in any order. Waiting may take minutes.
-    fn ask(&self, questions: Vec<(Box<str>, Ask)>) -> BoxFuture<'_, Result<Vec<(Box<str>, Answer)>, CallError>>;
+    fn ask(
+        &self,
+        questions: Vec<(Box<str>, Ask)>,
+    ) -> BoxFuture<'_, Result<Vec<(Box<str>, Answer)>, CallError>>;
 
     /// Ends the client's connection but not the call, where the client can come back for the rest (2025-11-25).
     fn hang_up(&self);
@@ -199,7 +202,9 @@ impl Peer {
         let mut ordered = Vec::with_capacity(keys.len());
         for key in keys {
             let at = answers.iter().position(|(answered, _)| *answered == key);
-            let at = at.ok_or_else(|| CallError::internal("a question was left unanswered", "no answer for its key"))?;
+            let at = at.ok_or_else(|| {
+                CallError::internal("a question was left unanswered", "no answer for its key")
+            })?;
             ordered.push(answers.swap_remove(at).1);
         }
         Ok(ordered)
@@ -211,7 +216,10 @@ impl Peer {
     /// As [`Peer::ask`].
     pub async fn ask_one(&self, key: &str, question: Ask) -> Result<Answer, CallError> {
         let answers = self.ask(vec![(key, question)]).await?;
-        answers.into_iter().next().ok_or_else(|| CallError::internal("a question was left unanswered", "no answer"))
+        answers
+            .into_iter()
+            .next()
+            .ok_or_else(|| CallError::internal("a question was left unanswered", "no answer"))
     }
 
     /// Ends the client's connection, not the call: a 2025-11-25 client comes back for the rest; others notice nothing.
@@ -231,7 +239,10 @@ struct Silent;
 impl Link for Silent {
     fn notify(&self, _note: Note) {}
 
-    fn ask(&self, _questions: Vec<(Box<str>, Ask)>) -> BoxFuture<'_, Result<Vec<(Box<str>, Answer)>, CallError>> {
+    fn ask(
+        &self,
+        _questions: Vec<(Box<str>, Ask)>,
+    ) -> BoxFuture<'_, Result<Vec<(Box<str>, Answer)>, CallError>> {
         Box::pin(async { Err(CallError::client(crate::Kind::Cancelled, "nobody is there to answer")) })
     }
 

@@ -74,6 +74,28 @@ fn encode(part: &str) -> impl fmt::Display + '_ {
     utf8_percent_encode(part, READABLE)
 }
 
+/// Reads back what [`Principal::as_str`] wrote.
+impl std::str::FromStr for Principal {
+    type Err = UnknownKind;
+
+    fn from_str(text: &str) -> Result<Self, UnknownKind> {
+        let kind = match text.split_once(':') {
+            None if text == "local" => Kind::Local,
+            None if text == "anonymous" => Kind::Anonymous,
+            Some(("issued", _)) => Kind::Issued,
+            Some(("jwt", _)) => Kind::Jwt,
+            Some(("mtls", _)) => Kind::Mtls,
+            _ => return Err(UnknownKind),
+        };
+        Ok(Self { kind, text: text.into() })
+    }
+}
+
+/// A text that no principal writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not the text of a principal")]
+pub struct UnknownKind;
+
 impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -89,6 +111,16 @@ impl fmt::Debug for Principal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_principal_reads_back_what_it_writes() {
+        for principal in
+            [Principal::local(), Principal::anonymous(), Principal::issued("a b"), Principal::jwt("i", "s")]
+        {
+            assert_eq!(principal.as_str().parse(), Ok(principal));
+        }
+        assert_eq!("root".parse::<Principal>(), Err(UnknownKind));
+    }
 
     #[test]
     fn no_subject_can_pose_as_another_kind() {

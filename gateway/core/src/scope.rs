@@ -76,7 +76,9 @@ impl Scopes {
         }
         match scope.as_str() {
             Scope::CONTEXT_WRITE => false,
-            Scope::READ => [Scope::WRITE, Scope::CONTROL, Scope::RULES_WRITE, Scope::ADMIN].into_iter().any(has),
+            Scope::READ => {
+                [Scope::WRITE, Scope::CONTROL, Scope::RULES_WRITE, Scope::ADMIN].into_iter().any(has)
+            }
             _ => has(Scope::ADMIN),
         }
     }

@@ -34,6 +34,17 @@ impl Group {
         });
     }
 
+    /// Waits until every task has ended by itself or `patience` has passed. Nothing is cancelled.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn settle(&self, patience: Duration) {
+        self.tasks.close();
+        // Those that take longer are the caller's to end.
+        drop(tokio::time::timeout(patience, self.tasks.wait()).await);
+        self.tasks.reopen();
+    }
+
     /// Resolves when the group is cancelled.
     ///
     /// # Cancel safety

@@ -182,6 +182,11 @@ impl Counter {
     pub fn increment(&self) {
         self.0.inc();
     }
+
+    /// Adds `count`.
+    pub fn add(&self, count: u64) {
+        self.0.inc_by(count);
+    }
 }
 
 impl ReloadOutcome {

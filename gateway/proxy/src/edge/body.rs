@@ -1,0 +1,182 @@
+//! What an HTTP answer carries: bytes, a legacy stream, or a modern call that is still running.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+
+use crate::{edge::sse, stream::Reader};
+
+/// An idle stream gets a comment this often.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// The body of an answer.
+#[derive(Debug)]
+pub enum Body {
+    /// Known bytes, perhaps none.
+    Full(Option<Bytes>),
+    /// Events of a legacy session's stream.
+    Legacy(Box<Events<Reader>>),
+    /// Events of something that ends when the client leaves.
+    Live(Box<Events<BoxSource>>),
+}
+
+/// A source of events behind a pointer.
+pub type BoxSource = Box<dyn Source + Send>;
+
+/// Something that yields events until it ends. Dropping it is how it learns that the client left.
+pub trait Source {
+    /// The next event's bytes, `None` at the end.
+    fn poll_event(&mut self, poller: &mut Context<'_>) -> Poll<Option<Bytes>>;
+}
+
+/// A source with keep-alive comments in its pauses.
+pub struct Events<S> {
+    source: S,
+    pause: Option<Pin<Box<tokio::time::Sleep>>>,
+    ended: bool,
+    _open: OpenStream,
+}
+
+/// Counts an open stream while it lives.
+pub struct OpenStream(Box<dyn FnMut() + Send>);
+
+impl OpenStream {
+    /// Runs `on_close` when the stream ends.
+    pub fn new(on_close: impl FnMut() + Send + 'static) -> Self {
+        Self(Box::new(on_close))
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+impl std::fmt::Debug for OpenStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OpenStream")
+    }
+}
+
+impl<S> std::fmt::Debug for Events<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Events").field("ended", &self.ended).finish_non_exhaustive()
+    }
+}
+
+impl Body {
+    /// No bytes.
+    pub fn empty() -> Self {
+        Self::Full(None)
+    }
+
+    /// A legacy session's stream.
+    pub fn legacy(reader: Reader, open: OpenStream) -> Self {
+        Self::Legacy(Box::new(Events { source: reader, pause: None, ended: false, _open: open }))
+    }
+
+    /// Events that end with the client.
+    pub fn live(source: impl Source + Send + 'static, open: OpenStream) -> Self {
+        Self::Live(Box::new(Events { source: Box::new(source), pause: None, ended: false, _open: open }))
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Self::Full(Some(bytes))
+    }
+}
+
+impl Source for BoxSource {
+    fn poll_event(&mut self, poller: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        (**self).poll_event(poller)
+    }
+}
+
+impl Source for Reader {
+    fn poll_event(&mut self, poller: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(chunk) = self.replay.pop_front() {
+            self.seen = self.seen.max(chunk.sequence);
+            return Poll::Ready(Some(chunk.bytes));
+        }
+        loop {
+            match self.events.poll_recv(poller) {
+                Poll::Ready(Some(chunk)) if chunk.sequence <= self.seen => {}
+                Poll::Ready(Some(chunk)) => {
+                    // An event that could not be logged has no place; the next logged one still has.
+                    if chunk.sequence != u64::MAX {
+                        self.seen = chunk.sequence;
+                    }
+                    return Poll::Ready(Some(chunk.bytes));
+                }
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
+
+impl<S: Source> Events<S> {
+    fn poll_bytes(&mut self, poller: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        match self.source.poll_event(poller) {
+            Poll::Ready(Some(bytes)) => {
+                self.pause = None;
+                return Poll::Ready(Some(bytes));
+            }
+            Poll::Ready(None) => {
+                self.ended = true;
+                return Poll::Ready(None);
+            }
+            Poll::Pending => {}
+        }
+        let pause = self.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(KEEP_ALIVE)));
+        if pause.as_mut().poll(poller).is_ready() {
+            self.pause = None;
+            poller.waker().wake_by_ref();
+            return Poll::Ready(Some(Bytes::from_static(sse::KEEP_ALIVE)));
+        }
+        Poll::Pending
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        poller: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let bytes = match self.get_mut() {
+            Self::Full(bytes) => Poll::Ready(bytes.take()),
+            Self::Legacy(events) => events.poll_bytes(poller),
+            Self::Live(events) => events.poll_bytes(poller),
+        };
+        bytes.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Full(bytes) => bytes.is_none(),
+            Self::Legacy(events) => events.ended,
+            Self::Live(events) => events.ended,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Self::Legacy(_) | Self::Live(_) => SizeHint::default(),
+        }
+    }
+}

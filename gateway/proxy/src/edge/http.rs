@@ -1,0 +1,290 @@
+//! HTTP in front of the engine: paths, verbs, the gate, the body, and the era each message belongs to.
+//!
+//! What is allowed is decided in this order: path, Host and Origin, token, content type, size, JSON, era. The two eras
+//! then go their own ways in `legacy` and `modern`; `answer` turns what they say into responses.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures_core::future::BoxFuture;
+use http::{HeaderMap, Method as Verb, Request, Response, header, request};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use moongate_security::{Admitted, Conn as Peer, Denied, Knock, Reason, origin};
+use moongate_storage::{Entry, Rate};
+use moongate_wire::{
+    Frame, Id, Message, Params, Refusal, RpcError, Version, code,
+    era::{self, Facts, Verdict},
+    header as names,
+    write::NoId,
+};
+
+use self::{
+    accept::Accept,
+    answer::{denied, json_status, refused},
+};
+use crate::{
+    edge::{
+        body::Body,
+        serve::{App, Conn},
+    },
+    gateway::{Gateway, Snapshot},
+};
+
+mod accept;
+mod answer;
+mod legacy;
+mod modern;
+
+/// A body that takes longer to arrive is let go.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+impl App for Gateway {
+    type Body = Body;
+
+    fn handle(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        conn: Arc<Conn>,
+    ) -> BoxFuture<'static, Response<Body>> {
+        Box::pin(async move { self.respond(request, &conn).await })
+    }
+}
+
+/// One request on its way to an era, after the gate.
+#[derive(Debug)]
+struct Visit<'a> {
+    gateway: &'a Arc<Gateway>,
+    snapshot: Arc<Snapshot>,
+    admitted: Arc<Admitted>,
+    profile: Option<Arc<str>>,
+    head: &'a request::Parts,
+    conn: &'a Conn,
+}
+
+/// What a path stands for.
+enum Place<'a> {
+    Mcp(Option<&'a str>),
+    Health,
+    Ready,
+    Nowhere,
+}
+
+fn place(path: &str) -> Place<'_> {
+    match path {
+        "/mcp" => Place::Mcp(None),
+        "/healthz" | "/health" => Place::Health,
+        "/readyz" => Place::Ready,
+        _ => match path.strip_prefix("/mcp/") {
+            Some(profile) if !profile.is_empty() => Place::Mcp(Some(profile)),
+            _ => Place::Nowhere,
+        },
+    }
+}
+
+impl Gateway {
+    async fn respond(self: &Arc<Self>, request: Request<Incoming>, conn: &Conn) -> Response<Body> {
+        let (head, body) = request.into_parts();
+        let snapshot = self.snapshot();
+        let peer = Peer { address: conn.address.ip(), loopback_listener: conn.loopback_listener };
+        let knock = Knock { conn: &peer, headers: &head.headers, uri: &head.uri, version: head.version };
+        let cors = match snapshot.gate.check_site(&knock) {
+            Ok(cors) => cors,
+            Err(refusal) => return self.turn_away(&refusal),
+        };
+        let mut response = match place(head.uri.path()) {
+            Place::Health => json_status(200, r#"{"status":"ok"}"#),
+            Place::Ready if conn.drain.is_draining() => json_status(503, r#"{"status":"draining"}"#),
+            Place::Ready => json_status(200, r#"{"status":"ready"}"#),
+            Place::Nowhere => refused(None, &Refusal::new(404, code::INVALID_REQUEST, "not found")),
+            Place::Mcp(_) if head.method == Verb::OPTIONS => return preflight(&cors, &head.headers),
+            Place::Mcp(profile) => match snapshot.gate.admit(&knock).await {
+                Err(refusal) => self.turn_away(&refusal),
+                Ok(admitted) => match profile_of(&snapshot, profile) {
+                    Err(refusal) => refused(None, &refusal),
+                    Ok(profile) => {
+                        let admitted = Arc::new(admitted);
+                        let visit = Visit {
+                            gateway: self,
+                            snapshot: Arc::clone(&snapshot),
+                            admitted,
+                            profile,
+                            head: &head,
+                            conn,
+                        };
+                        visit.dispatch(body).await
+                    }
+                },
+            },
+        };
+        if let origin::Cors::Allowed(origin) = &cors {
+            origin::reflect(origin, response.headers_mut());
+        }
+        response
+    }
+
+    fn turn_away(&self, refusal: &Denied) -> Response<Body> {
+        self.metrics.refused(refusal.reason.as_str()).increment();
+        tracing::info!(reason = refusal.reason.as_str(), "request refused");
+        denied(None, refusal)
+    }
+}
+
+fn profile_of(snapshot: &Snapshot, name: Option<&str>) -> Result<Option<Arc<str>>, Refusal> {
+    match name {
+        None => Ok(None),
+        Some(name) if snapshot.config.profiles.contains_key(name) => Ok(Some(name.into())),
+        Some(_) => {
+            Err(Refusal::new(404, code::INVALID_REQUEST, "not found: there is no profile of that name"))
+        }
+    }
+}
+
+fn preflight(cors: &origin::Cors<'_>, request: &HeaderMap) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = http::StatusCode::NO_CONTENT;
+    if let origin::Cors::Allowed(origin) = cors {
+        origin::answer_preflight(origin, request, response.headers_mut());
+    }
+    response
+}
+
+impl Visit<'_> {
+    async fn dispatch(&self, body: Incoming) -> Response<Body> {
+        match self.head.method {
+            Verb::POST => self.post(body).await,
+            Verb::GET => self.get().await,
+            Verb::DELETE => self.delete().await,
+            _ => {
+                let mut response =
+                    refused(None, &Refusal::new(405, code::INVALID_REQUEST, "method not allowed"));
+                let allow = http::HeaderValue::from_static("POST, GET, DELETE, OPTIONS");
+                response.headers_mut().insert(header::ALLOW, allow);
+                response
+            }
+        }
+    }
+
+    async fn post(&self, body: Incoming) -> Response<Body> {
+        match self.read(body).await {
+            Ok((accept, frame)) => match frame {
+                Frame::One(message) => self.one(message, accept).await,
+                Frame::Batch(messages) => self.batch(messages, accept).await,
+            },
+            Err(response) => *response,
+        }
+    }
+
+    /// The frame in the body, unless something about the request forbids to look at it.
+    async fn read(&self, body: Incoming) -> Result<(Accept, Frame), Box<Response<Body>>> {
+        let refuse = |status, code, message: &'static str| {
+            Box::new(refused(None, &Refusal::new(status, code, message)))
+        };
+        if !accept::is_json(self.head.headers.get(header::CONTENT_TYPE)) {
+            return Err(refuse(415, code::INVALID_REQUEST, "expected application/json"));
+        }
+        let accept = Accept::read(&self.head.headers).ok_or_else(|| {
+            refuse(
+                406,
+                code::INVALID_REQUEST,
+                "not acceptable: the Accept header must allow application/json or text/event-stream",
+            )
+        })?;
+        let body = collect(body, self.snapshot.config.server.max_body)
+            .await
+            .map_err(|refusal| Box::new(refused(None, &refusal)))?;
+        let frame = Frame::parse(&body).map_err(|malformed| {
+            Box::new(answer::error(400, malformed.id.as_ref(), self.no_id(), &malformed.error, Accept::JSON))
+        })?;
+        Ok((accept, frame))
+    }
+
+    async fn one(&self, message: Message, accept: Accept) -> Response<Body> {
+        let (id, raw) = match &message {
+            Message::Request(request) => (Some(&request.id), request.params.as_ref()),
+            Message::Notification(notification) => (None, notification.params.as_ref()),
+            Message::Response(_) => (None, None),
+        };
+        let params = match Params::read(raw) {
+            Ok(params) => params,
+            Err(error) => return self.unreadable(id, &error, accept),
+        };
+        let facts = Facts { version: self.version_header(), session: self.session_header().is_some() };
+        match (era::decide(&message, &params.meta, facts), message) {
+            (Err(refusal), message) => {
+                let id = if let Message::Request(request) = &message { Some(&request.id) } else { None };
+                answer::error(refusal.status, id, self.no_id(), &refusal.error, accept)
+            }
+            (Ok(Verdict::Modern), Message::Request(request)) => self.modern(request, &params, accept).await,
+            // Nothing a modern client may notify means anything over HTTP: closing the connection is how it cancels.
+            (Ok(Verdict::Modern), _) => answer::accepted(),
+            (Ok(Verdict::Initialize), Message::Request(request)) => self.initialize(request, accept).await,
+            (Ok(_), message) => self.legacy(message, &params, accept).await,
+        }
+    }
+
+    fn unreadable(&self, id: Option<&Id>, error: &serde_json::Error, accept: Accept) -> Response<Body> {
+        let error = RpcError::new(code::INVALID_PARAMS, format!("Invalid params: {error}"));
+        let in_session =
+            self.session_header().is_some() && self.version_header() != Some(Version::V2026_07_28.as_str());
+        answer::error(if in_session { 200 } else { 400 }, id, self.no_id(), &error, accept)
+    }
+
+    /// Counts the request and, when a session is named, finds it.
+    async fn enter(&self, session: Option<&str>, rates: &[Rate]) -> Result<Entry, Box<Response<Body>>> {
+        match self.gateway.state().enter(session, rates).await {
+            Ok(Entry::Limited { retry_after }) => {
+                self.gateway.metrics.refused(Reason::RateLimited.as_str()).increment();
+                tracing::info!(principal = %self.admitted.principal(), "rate limit exceeded");
+                Err(Box::new(denied(None, &Denied::rate_limited(retry_after))))
+            }
+            Ok(entry) => Ok(entry),
+            Err(error) => {
+                tracing::error!(%error, "sessions cannot be reached");
+                let refusal = Refusal::new(503, code::INTERNAL, "Internal error: sessions cannot be reached");
+                Err(Box::new(refused(None, &refusal)))
+            }
+        }
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        self.head.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    fn version_header(&self) -> Option<&str> {
+        // A value that is not text is not absent: it is a version nobody speaks.
+        self.head.headers.get(names::PROTOCOL_VERSION).map(|value| value.to_str().unwrap_or_default())
+    }
+
+    fn session_header(&self) -> Option<&str> {
+        self.header(names::SESSION_ID)
+    }
+
+    /// How to answer what has no id: a session without version header is taken for 2025-03-26.
+    fn no_id(&self) -> NoId {
+        let version = match self.version_header() {
+            Some(text) => Version::parse(text),
+            None => self.session_header().map(|_| Version::V2025_03_26),
+        };
+        if version.is_some_and(|version| version < Version::V2025_11_25) { NoId::Null } else { NoId::Omit }
+    }
+
+    fn header_ids(&self) -> [Option<Arc<str>>; 3] {
+        ["x-session-id", "x-assistant-id", "x-thread-id"].map(|name| self.header(name).map(Into::into))
+    }
+}
+
+/// The whole body, if it is small and quick enough.
+async fn collect(body: Incoming, limit: usize) -> Result<Bytes, Refusal> {
+    let too_large =
+        || Refusal::new(413, code::INVALID_REQUEST, format!("the body is larger than {limit} bytes"));
+    if hyper::body::Body::size_hint(&body).lower() > limit as u64 {
+        return Err(too_large());
+    }
+    match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, limit).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+        Ok(Err(_)) => Err(Refusal::new(400, code::PARSE, "Parse error: the body ended early")),
+        Err(_) => Err(Refusal::new(408, code::INVALID_REQUEST, "the body took too long to arrive")),
+    }
+}

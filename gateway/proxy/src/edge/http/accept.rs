@@ -1,0 +1,85 @@
+//! What a client takes and sends: `Accept` and `Content-Type`.
+
+use http::{HeaderMap, HeaderValue, header};
+
+/// The kinds of answer a client takes; at least one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Accept {
+    /// `application/json`
+    pub(super) json: bool,
+    /// `text/event-stream`
+    pub(super) events: bool,
+}
+
+impl Accept {
+    /// JSON only.
+    pub(super) const JSON: Self = Self { json: true, events: false };
+
+    /// What the headers allow; without `Accept` everything, `None` when it excludes both.
+    pub(super) fn read(headers: &HeaderMap) -> Option<Self> {
+        let mut values = headers.get_all(header::ACCEPT).iter().peekable();
+        if values.peek().is_none() {
+            return Some(Self { json: true, events: true });
+        }
+        let mut accept = Self { json: false, events: false };
+        for range in values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')) {
+            let mut parts = range.split(';').map(str::trim);
+            let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
+            let refused = parts.any(|parameter| is_zero_weight(parameter));
+            accept.json |= !refused && matches!(kind.as_str(), "application/json" | "application/*" | "*/*");
+            accept.events |= !refused && matches!(kind.as_str(), "text/event-stream" | "text/*" | "*/*");
+        }
+        (accept.json || accept.events).then_some(accept)
+    }
+}
+
+fn is_zero_weight(parameter: &str) -> bool {
+    parameter.split_once('=').is_some_and(|(name, value)| {
+        name.trim().eq_ignore_ascii_case("q") && value.trim().parse::<f32>() == Ok(0.0)
+    })
+}
+
+/// Whether the content type is JSON, with or without parameters.
+pub(super) fn is_json(content_type: Option<&HeaderValue>) -> bool {
+    let text = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
+    text.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accept(values: &[&'static str]) -> Option<(bool, bool)> {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(header::ACCEPT, HeaderValue::from_static(value));
+        }
+        Accept::read(&headers).map(|accept| (accept.json, accept.events))
+    }
+
+    #[test]
+    fn only_a_real_exclusion_is_refused() {
+        assert_eq!(accept(&[]), Some((true, true)));
+        assert_eq!(accept(&["*/*"]), Some((true, true)));
+        assert_eq!(accept(&["application/json, text/event-stream"]), Some((true, true)));
+        assert_eq!(accept(&["application/json", "text/event-stream"]), Some((true, true)));
+        assert_eq!(accept(&["application/json;q=0.9"]), Some((true, false)));
+        assert_eq!(accept(&["TEXT/Event-Stream"]), Some((false, true)));
+        assert_eq!(accept(&["text/html"]), None);
+        assert_eq!(accept(&["application/json;q=0, text/event-stream"]), Some((false, true)));
+    }
+
+    #[test]
+    fn json_may_have_parameters() {
+        for (text, expected) in [
+            ("application/json", true),
+            ("Application/JSON; charset=utf-8", true),
+            ("text/plain", false),
+            ("application/jsonp", false),
+            ("", false),
+        ] {
+            assert_eq!(is_json(Some(&HeaderValue::from_static(text))), expected, "{text}");
+        }
+        assert!(!is_json(None));
+    }
+}

@@ -1,0 +1,480 @@
+//! Legacy requests over HTTP: sessions, their streams, and calls that outlive the connection that made them.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use http::{HeaderValue, Response};
+use moongate_core::{CallError, Client, Kind};
+use moongate_storage::{Entry, EventId, SessionRecord};
+use moongate_telemetry::Transport;
+use moongate_wire::{
+    Id, Message, Method, Notification, Params, Raw, Refusal, Request, RpcError, Version, code,
+    frame::Malformed,
+    header as names,
+    write::{self, NoId},
+};
+
+use super::{Visit, accept::Accept, answer};
+use crate::{
+    edge::body::Body,
+    engine::{Caller, Way},
+    gateway::{Gateway, random_id},
+    hub,
+    job::{Job, Outcome, Step},
+    legacy::{Hello, Place, cancelled},
+    session::Live,
+    shape,
+    stream::{self, Stream},
+};
+
+/// A request inside a session.
+struct InSession<'a> {
+    visit: &'a Visit<'a>,
+    live: Arc<Live>,
+    caller: Caller,
+}
+
+impl Visit<'_> {
+    pub(super) async fn initialize(&self, request: Request, accept: Accept) -> Response<Body> {
+        let session = self.session_header();
+        match self.enter(session, self.admitted.rates()).await {
+            Err(response) => return *response,
+            Ok(Entry::Welcome(Some(_))) => {
+                let refusal = Refusal::new(
+                    400,
+                    code::INVALID_REQUEST,
+                    "Invalid Request: the session is already initialized",
+                );
+                return answer::refused(Some(&request.id), &refusal);
+            }
+            Ok(_) => {}
+        }
+        let hello = match Hello::read(request.params.as_ref()) {
+            Ok(hello) => hello,
+            Err(error) => {
+                return answer::failure(
+                    &request.id,
+                    Method::Initialize,
+                    &error,
+                    Version::LATEST_LEGACY,
+                    accept,
+                );
+            }
+        };
+        let client = Arc::new(hello.client());
+        match self.create(&client).await {
+            Err(response) => *response,
+            Ok(id) => {
+                let caller = self.legacy_caller(client, Arc::clone(&id), None);
+                let result = self.gateway.initialize(&caller).await;
+                let mut response = answer::message(200, write::result(&request.id, &result), accept);
+                if let Ok(value) = HeaderValue::from_str(&id) {
+                    response.headers_mut().insert(names::SESSION_ID, value);
+                }
+                response
+            }
+        }
+    }
+
+    async fn create(&self, client: &Client) -> Result<Arc<str>, Box<Response<Body>>> {
+        let limit = self.snapshot.config.security.limits.sessions.map_or(usize::MAX, Into::into);
+        let principal = self.admitted.principal();
+        let Some(counted) = self.gateway.count_session(principal, limit) else {
+            let message = format!("too many sessions: at most {limit} at a time; end some with DELETE");
+            return Err(Box::new(answer::refused(None, &Refusal::new(429, code::SERVER, message))));
+        };
+        let id: Arc<str> = random_id().to_string().into();
+        let record = SessionRecord {
+            layout: SessionRecord::LAYOUT,
+            principal: principal.to_string(),
+            path: self.head.uri.path().to_owned(),
+            version: client.version,
+            capabilities: client.capabilities.clone(),
+            info: client.info.clone(),
+            log_level: None,
+            subscriptions: BTreeSet::new(),
+        };
+        if let Err(error) = self.gateway.state().put(&id, record).await {
+            tracing::error!(%error, "the session could not be stored");
+            return Err(Box::new(answer::refused(
+                None,
+                &Refusal::new(503, code::INTERNAL, "Internal error: sessions cannot be stored"),
+            )));
+        }
+        self.gateway.sessions.created(&id, counted);
+        self.gateway.count_sessions().await;
+        Ok(id)
+    }
+
+    fn legacy_caller(
+        &self,
+        client: Arc<Client>,
+        session: Arc<str>,
+        record: Option<&SessionRecord>,
+    ) -> Caller {
+        Caller {
+            snapshot: Arc::clone(&self.snapshot),
+            admitted: Arc::clone(&self.admitted),
+            profile: self.profile.clone(),
+            client,
+            transport: Transport::Tcp,
+            header_ids: self.header_ids(),
+            transport_session: Some(session),
+            log_level: record.and_then(|record| record.log_level),
+        }
+    }
+
+    /// The session this request names, if it is the caller's own on this path.
+    async fn session(&self) -> Result<InSession<'_>, Box<Response<Body>>> {
+        let Some(id) = self.session_header() else {
+            let refusal = Refusal::new(
+                400,
+                code::SERVER,
+                "Bad Request: missing Mcp-Session-Id header; begin with initialize",
+            );
+            return Err(Box::new(answer::error(400, None, self.no_id(), &refusal.error, Accept::JSON)));
+        };
+        let record = match self.enter(Some(id), self.admitted.rates()).await? {
+            Entry::Welcome(Some(record)) => Some(record),
+            _ => None,
+        };
+        // Another's session, or one of another path, must look as if it did not exist.
+        let own = |record: &Arc<SessionRecord>| {
+            record.principal == self.admitted.principal().as_str() && record.path == self.head.uri.path()
+        };
+        let Some(record) = record.filter(own) else {
+            let status = self.snapshot.config.sessions.expired_status.code();
+            let error = Refusal::new(status, code::FORBIDDEN, "session expired").error;
+            return Err(Box::new(answer::error(status, None, self.no_id(), &error, Accept::JSON)));
+        };
+        let id: Arc<str> = id.into();
+        let client = Client {
+            version: record.version,
+            capabilities: record.capabilities.clone(),
+            info: record.info.clone(),
+        };
+        let caller = self.legacy_caller(Arc::new(client), Arc::clone(&id), Some(&record));
+        Ok(InSession { visit: self, live: self.gateway.sessions.enter(&id), caller })
+    }
+
+    pub(super) async fn legacy(&self, message: Message, params: &Params, accept: Accept) -> Response<Body> {
+        let session = match self.session().await {
+            Ok(session) => session,
+            Err(response) => return *response,
+        };
+        match message {
+            Message::Request(request) => session.request(request, params, accept).await,
+            other => {
+                session.take(other);
+                answer::accepted()
+            }
+        }
+    }
+
+    pub(super) async fn batch(
+        &self,
+        messages: Vec<Result<Message, Malformed>>,
+        accept: Accept,
+    ) -> Response<Body> {
+        let refuse = |why: &'static str| {
+            let error = Refusal::new(400, code::INVALID_REQUEST, why).error;
+            answer::error(400, None, self.no_id(), &error, Accept::JSON)
+        };
+        if messages.iter().flatten().any(is_modern) {
+            return refuse("Invalid Request: this version has no batches");
+        }
+        let session = match self.session().await {
+            Ok(session) => session,
+            Err(response) => return *response,
+        };
+        if session.caller.client.version != Version::V2025_03_26 {
+            return refuse("Invalid Request: batches exist in 2025-03-26 only");
+        }
+        // Side by side, as separate requests would run; a batch has no stream of its own, so notes are not told.
+        let answers =
+            futures_util::future::join_all(messages.into_iter().map(|message| session.batched(message)))
+                .await;
+        let answers: Vec<Raw> = answers.into_iter().flatten().collect();
+        if answers.is_empty() {
+            answer::accepted()
+        } else {
+            answer::message(200, write::array(&answers), accept)
+        }
+    }
+
+    pub(super) async fn get(&self) -> Response<Body> {
+        if !Accept::read(&self.head.headers).is_some_and(|accept| accept.events) {
+            let refusal = Refusal::new(
+                406,
+                code::INVALID_REQUEST,
+                "not acceptable: GET answers with text/event-stream",
+            );
+            return answer::refused(None, &refusal);
+        }
+        if self.is_modern_header() {
+            return self.post_only();
+        }
+        match self.session().await {
+            Ok(session) => session.open_stream().await,
+            Err(response) => *response,
+        }
+    }
+
+    pub(super) async fn delete(&self) -> Response<Body> {
+        if self.is_modern_header() {
+            return self.post_only();
+        }
+        let session = match self.session().await {
+            Ok(session) => session,
+            Err(response) => return *response,
+        };
+        match self.gateway.state().end(&session.live.id).await {
+            Ok(_) => answer::done(),
+            Err(error) => {
+                tracing::error!(%error, "the session could not be ended");
+                answer::refused(
+                    None,
+                    &Refusal::new(503, code::INTERNAL, "Internal error: sessions cannot be reached"),
+                )
+            }
+        }
+    }
+
+    fn is_modern_header(&self) -> bool {
+        self.version_header() == Some(Version::V2026_07_28.as_str())
+    }
+
+    fn post_only(&self) -> Response<Body> {
+        let mut response = answer::refused(
+            None,
+            &Refusal::new(405, code::INVALID_REQUEST, "method not allowed: this version uses POST only"),
+        );
+        response.headers_mut().insert(http::header::ALLOW, HeaderValue::from_static("POST"));
+        response
+    }
+}
+
+fn is_modern(message: &Message) -> bool {
+    let params = match message {
+        Message::Request(Request { params, .. }) | Message::Notification(Notification { params, .. }) => {
+            params.as_ref()
+        }
+        Message::Response(_) => None,
+    };
+    Params::read(params).is_ok_and(|params| params.meta.protocol_version.is_some())
+}
+
+impl InSession<'_> {
+    fn gateway(&self) -> &Arc<Gateway> {
+        self.visit.gateway
+    }
+
+    fn version(&self) -> Version {
+        self.caller.client.version
+    }
+
+    /// Notifications and answers want no answer themselves.
+    fn take(&self, message: Message) {
+        match message {
+            Message::Notification(notification) => cancelled(&self.live, &notification),
+            Message::Response(response) => {
+                if let Some(id) = &response.id {
+                    self.live.answer(id, response.outcome);
+                }
+            }
+            Message::Request(_) => {}
+        }
+    }
+
+    async fn request(&self, request: Request, params: &Params, accept: Accept) -> Response<Body> {
+        let version = self.version();
+        let Some(method) = Method::parse(&request.method, version) else {
+            let error =
+                RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {}", request.method));
+            return answer::error(200, Some(&request.id), NoId::Omit, &error, accept);
+        };
+        if method.may_ask() {
+            return self.call(request.id, method, params, accept).await;
+        }
+        let started = tokio::time::Instant::now();
+        let outcome = self.quick(method, &request, params).await;
+        self.gateway().observe(method, Transport::Tcp, started, &outcome);
+        answer::outcome(&request.id, method, outcome, version, accept)
+    }
+
+    async fn quick(&self, method: Method, request: &Request, params: &Params) -> Outcome {
+        self.gateway().legacy_quick(&self.caller, &Place::Stored(&self.live), method, request, params).await
+    }
+
+    async fn call(&self, id: Id, method: Method, params: &Params, accept: Accept) -> Response<Body> {
+        let way = Way::Session { live: Arc::clone(&self.live), can_stream: accept.events };
+        let job =
+            match self.gateway().begin(&self.caller, id.clone(), method, params, way, &|_, _| Ok(())).await {
+                Ok(job) => job,
+                Err(error) => return answer::failure(&id, method, &error, self.version(), accept),
+            };
+        let mut patient = Patient { job: Some(job), gateway: Arc::clone(self.gateway()) };
+        let may_come_back = self.version() >= Version::V2025_11_25;
+        loop {
+            match patient.step().await {
+                Step::Message(message) if accept.events => {
+                    return self.stream(patient, method, Some(message), false).await;
+                }
+                Step::HangUp if accept.events && may_come_back => {
+                    return self.stream(patient, method, None, true).await;
+                }
+                Step::Message(_) | Step::HangUp | Step::Ask(_) => {}
+                Step::Cancelled => {
+                    patient.job = None;
+                    let error = CallError::client(Kind::Cancelled, "Request cancelled");
+                    return answer::failure(&id, method, &error, self.version(), accept);
+                }
+                Step::Done(outcome) => {
+                    patient.job = None;
+                    return answer::outcome(&id, method, outcome, self.version(), accept);
+                }
+            }
+        }
+    }
+
+    /// Answers with a stream. From here the call belongs to the session, not to this connection.
+    async fn stream(
+        &self,
+        mut patient: Patient,
+        method: Method,
+        first: Option<Raw>,
+        hang_up: bool,
+    ) -> Response<Body> {
+        let gateway = Arc::clone(self.gateway());
+        let (stream, reader) = Stream::open(&self.live, gateway.state(), gateway.next_stream());
+        let version = self.version();
+        let Some(mut job) = patient.job.take() else { return answer::accepted() };
+        gateway.tasks.spawn(async move {
+            if version >= Version::V2025_11_25 {
+                stream.prime().await;
+            }
+            if let Some(first) = first {
+                stream.emit(&first).await;
+            }
+            if hang_up {
+                stream.hang_up();
+            }
+            loop {
+                match job.step().await {
+                    Step::Message(message) => stream.emit(&message).await,
+                    Step::HangUp if version >= Version::V2025_11_25 => stream.hang_up(),
+                    Step::HangUp | Step::Ask(_) => {}
+                    Step::Cancelled => break,
+                    Step::Done(outcome) => {
+                        stream.emit(&shape::final_message(&job.id, method, outcome, version)).await;
+                        break;
+                    }
+                }
+            }
+        });
+        answer::events(|open| Body::legacy(reader, open), self.gateway().open_stream())
+    }
+
+    /// The GET stream: back to an earlier stream, or what changes from now on.
+    async fn open_stream(&self) -> Response<Body> {
+        if let Some(last) = self.visit.header(names::LAST_EVENT_ID) {
+            return self.resume(last).await;
+        }
+        self.listen().await
+    }
+
+    async fn resume(&self, last: &str) -> Response<Body> {
+        let Ok(after) = last.parse::<EventId>() else {
+            return answer::refused(
+                None,
+                &Refusal::new(
+                    400,
+                    code::INVALID_REQUEST,
+                    "Bad Request: Last-Event-ID is not one of this server",
+                ),
+            );
+        };
+        match stream::resume(&self.live, self.gateway().state(), after).await {
+            Ok(Some(reader)) if after.stream == stream::GET_STREAM => self.listen_with(Some(reader)).await,
+            Ok(Some(reader)) => {
+                answer::events(|open| Body::legacy(reader, open), self.gateway().open_stream())
+            }
+            // What is not in the log any more cannot be replayed; the client still gets what comes.
+            Ok(None) => self.listen().await,
+            Err(error) => {
+                tracing::error!(%error, "the event log cannot be read");
+                answer::refused(
+                    None,
+                    &Refusal::new(503, code::INTERNAL, "Internal error: events cannot be replayed"),
+                )
+            }
+        }
+    }
+
+    async fn listen(&self) -> Response<Body> {
+        self.listen_with(None).await
+    }
+
+    async fn listen_with(&self, resumed: Option<stream::Reader>) -> Response<Body> {
+        let gateway = self.gateway();
+        let Some(listener) = gateway.sessions.listener(&self.live.id, |_| {}) else {
+            return answer::refused(None, &Refusal::new(404, code::FORBIDDEN, "session expired"));
+        };
+        let (stream, mut reader) = Stream::open(&self.live, gateway.state(), stream::GET_STREAM);
+        if let Some(resumed) = resumed {
+            (reader.replay, reader.seen) = (resumed.replay, resumed.seen);
+        }
+        let (prime, drain) = (self.version() >= Version::V2025_11_25, self.visit.conn.drain.clone());
+        gateway.tasks.spawn(async move {
+            if prime {
+                stream.prime().await;
+            }
+            loop {
+                tokio::select! {
+                    changes = listener.changes() => {
+                        for change in changes {
+                            stream.emit(&hub::notification(&change, None)).await;
+                        }
+                    }
+                    () = stream.abandoned() => break,
+                    () = drain.begun() => break,
+                }
+            }
+        });
+        answer::events(|open| Body::legacy(reader, open), gateway.open_stream())
+    }
+
+    async fn batched(&self, message: Result<Message, Malformed>) -> Option<Raw> {
+        let request = match message {
+            Err(malformed) => return Some(write::error(malformed.id.as_ref(), NoId::Null, &malformed.error)),
+            Ok(Message::Request(request)) => request,
+            Ok(other) => {
+                self.take(other);
+                return None;
+            }
+        };
+        Some(self.gateway().answer_batched(&self.caller, &Place::Stored(&self.live), request).await)
+    }
+}
+
+/// A legacy call while its client waits for JSON. Its client leaving does not cancel it: it goes on unheard.
+struct Patient {
+    job: Option<Job>,
+    gateway: Arc<Gateway>,
+}
+
+impl Patient {
+    async fn step(&mut self) -> Step {
+        match &mut self.job {
+            Some(job) => job.step().await,
+            None => Step::Cancelled,
+        }
+    }
+}
+
+impl Drop for Patient {
+    fn drop(&mut self) {
+        if let Some(job) = self.job.take() {
+            self.gateway.tasks.spawn(job.run_unheard());
+        }
+    }
+}

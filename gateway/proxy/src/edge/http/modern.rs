@@ -1,0 +1,241 @@
+//! Modern requests over HTTP: each stands alone, and who closes the connection cancels.
+//!
+//! The head of the answer waits for the first thing the call says: an outcome is JSON with its own status, a note makes
+//! the answer a stream, and questions end it as `input_required`.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::Response;
+use moongate_core::{CallError, Kind};
+use moongate_telemetry::Transport;
+use moongate_wire::{
+    Id, Method, Params, Raw, Request, Version, header,
+    ladder::{self, Headers},
+    write,
+};
+use tokio::sync::mpsc;
+
+use super::{Visit, accept::Accept, answer};
+use crate::{
+    edge::{
+        body::{Body, Source},
+        sse,
+    },
+    engine::{Caller, Identity, Way},
+    gateway::Gateway,
+    job::{Job, Step},
+    listen, modern,
+    parked::Resumed,
+    shape,
+    view::ToolEntry,
+};
+
+impl Visit<'_> {
+    pub(super) async fn modern(&self, request: Request, params: &Params, accept: Accept) -> Response<Body> {
+        let raw = |name: &str| self.head.headers.get(name).map(http::HeaderValue::as_bytes);
+        let headers = Headers {
+            version: raw(header::PROTOCOL_VERSION),
+            method: raw(header::METHOD),
+            name: raw(header::NAME),
+        };
+        let (version, method) = match ladder::check_http(&request, params, &headers) {
+            Ok(checked) => checked,
+            Err(refusal) => return answer::refused(Some(&request.id), &refusal),
+        };
+        if let Err(response) = self.enter(None, self.admitted.rates()).await {
+            return *response;
+        }
+        let caller = match self.modern_caller(version, params) {
+            Ok(caller) => caller,
+            Err(error) => return answer::failure(&request.id, method, &error, version, accept),
+        };
+        let started = tokio::time::Instant::now();
+        if let Some(outcome) = self.gateway.modern_quick(&caller, method, &request, params).await {
+            self.gateway.observe(method, Transport::Tcp, started, &outcome);
+            return answer::outcome(&request.id, method, outcome, version, accept);
+        }
+        if method == Method::Listen {
+            return self.listen(&caller, request, version, accept).await;
+        }
+        self.modern_call(&caller, request.id, method, params, accept).await
+    }
+
+    fn modern_caller(&self, version: Version, params: &Params) -> Result<Caller, CallError> {
+        let (client, log_level) = modern::client(version, params)?;
+        Ok(Caller {
+            snapshot: Arc::clone(&self.snapshot),
+            admitted: Arc::clone(&self.admitted),
+            profile: self.profile.clone(),
+            client: Arc::new(client),
+            transport: Transport::Tcp,
+            header_ids: self.header_ids(),
+            transport_session: None,
+            log_level,
+        })
+    }
+
+    async fn modern_call(
+        &self,
+        caller: &Caller,
+        id: Id,
+        method: Method,
+        params: &Params,
+        accept: Accept,
+    ) -> Response<Body> {
+        let version = caller.client.version;
+        let identity = Identity::of(method, params);
+        let job = if let Some(state) = &params.request_state {
+            match self.gateway.resume(caller, id.clone(), &identity, state, params) {
+                Ok(Resumed::Go(job)) => job,
+                Ok(Resumed::Again(result)) => {
+                    return answer::message(200, write::result(&id, &result), accept);
+                }
+                Err(error) => {
+                    return answer::message(200, write::error(Some(&id), write::NoId::Omit, &error), accept);
+                }
+            }
+        } else {
+            let way = Way::Rounds { responses: params.input_responses.clone() };
+            let check = |entry: &ToolEntry, arguments: &Raw| self.check_header_params(entry, arguments);
+            match self.gateway.begin(caller, id.clone(), method, params, way, &check).await {
+                Ok(job) => job,
+                Err(error) => return answer::failure(&id, method, &error, version, accept),
+            }
+        };
+        let call = RunningCall {
+            gateway: Arc::clone(self.gateway),
+            caller: caller.clone(),
+            method,
+            identity,
+            job: Some(job),
+            first: None,
+        };
+        call.respond(accept).await
+    }
+
+    fn check_header_params(&self, entry: &ToolEntry, arguments: &Raw) -> Result<(), CallError> {
+        let params = entry
+            .tool
+            .header_params
+            .iter()
+            .map(|param| (&*param.header, param.path.iter().map(|step| &**step)));
+        let value = |name: &str| {
+            let name = format!("{}{name}", header::PARAM_PREFIX);
+            self.head.headers.get(name).map(http::HeaderValue::as_bytes)
+        };
+        header::check_params(params, arguments, value)
+            .map_err(|error| CallError::client(Kind::Rpc { error: error.clone() }, error.message))
+    }
+
+    async fn listen(
+        &self,
+        caller: &Caller,
+        request: Request,
+        version: Version,
+        accept: Accept,
+    ) -> Response<Body> {
+        if !accept.events {
+            let error = CallError::invalid_params(
+                "subscriptions/listen answers with text/event-stream, which is not accepted",
+            );
+            return answer::failure(&request.id, Method::Listen, &error, version, accept);
+        }
+        let id = request.id.clone();
+        let listening = match self.gateway.listen(caller, request.id, request.params.as_ref()).await {
+            Ok(listening) => listening,
+            Err(error) => return answer::failure(&id, Method::Listen, &error, version, accept),
+        };
+        let (out, messages) = mpsc::channel(listen::CAPACITY);
+        let drain = self.conn.drain.clone();
+        self.gateway.tasks.spawn(async move { listening.run(out, drain.begun()).await });
+        answer::events(|open| Body::live(Messages(messages), open), self.gateway.open_stream())
+    }
+}
+
+/// A modern call while its client waits. Dropping it cancels the call.
+struct RunningCall {
+    gateway: Arc<Gateway>,
+    caller: Caller,
+    method: Method,
+    identity: Identity,
+    job: Option<Job>,
+    /// What was said before the stream began.
+    first: Option<Raw>,
+}
+
+impl RunningCall {
+    async fn respond(mut self, accept: Accept) -> Response<Body> {
+        let version = self.caller.client.version;
+        loop {
+            let Some(job) = &mut self.job else { return answer::accepted() };
+            match job.step().await {
+                Step::Message(message) if accept.events => {
+                    self.first = Some(message);
+                    let open = self.gateway.open_stream();
+                    return answer::events(|open| Body::live(self, open), open);
+                }
+                // Without a stream notes cannot be told.
+                Step::Message(_) | Step::HangUp => {}
+                Step::Ask(questions) => {
+                    let Some(job) = self.job.take() else { return answer::accepted() };
+                    let id = job.id.clone();
+                    return match self.gateway.park(&self.caller, &self.identity, job, questions) {
+                        Ok(result) => answer::message(200, write::result(&id, &result), accept),
+                        Err(error) => answer::failure(&id, self.method, &error, version, accept),
+                    };
+                }
+                Step::Cancelled => return answer::accepted(),
+                Step::Done(outcome) => {
+                    return answer::outcome(&job.id, self.method, outcome, version, accept);
+                }
+            }
+        }
+    }
+
+    /// The last message for a step that ends the stream, if it does.
+    fn last(&mut self, step: Step) -> Option<Raw> {
+        let version = self.caller.client.version;
+        let job = self.job.take()?;
+        let id = job.id.clone();
+        match step {
+            Step::Ask(questions) => match self.gateway.park(&self.caller, &self.identity, job, questions) {
+                Ok(result) => Some(write::result(&id, &result)),
+                Err(error) => Some(shape::final_message(&id, self.method, Err(error), version)),
+            },
+            Step::Done(outcome) => Some(shape::final_message(&id, self.method, outcome, version)),
+            Step::Cancelled | Step::Message(_) | Step::HangUp => None,
+        }
+    }
+}
+
+impl Source for RunningCall {
+    fn poll_event(&mut self, poller: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(sse::event(None, &first)));
+        }
+        loop {
+            let Some(job) = &mut self.job else { return Poll::Ready(None) };
+            match job.poll_step(poller) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Step::Message(message)) => return Poll::Ready(Some(sse::event(None, &message))),
+                Poll::Ready(Step::HangUp) => {}
+                Poll::Ready(step) => {
+                    return Poll::Ready(self.last(step).map(|message| sse::event(None, &message)));
+                }
+            }
+        }
+    }
+}
+
+/// Messages that another task writes.
+struct Messages(mpsc::Receiver<Raw>);
+
+impl Source for Messages {
+    fn poll_event(&mut self, poller: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        self.0.poll_recv(poller).map(|message| message.map(|message| sse::event(None, &message)))
+    }
+}

@@ -1,0 +1,289 @@
+//! The one object behind every edge: what is configured now, what is going on, and the housekeeping of both.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use moongate_config::Config;
+use moongate_core::{Change, Changes, Clock, Principal, SessionKey, task::Group};
+use moongate_security::{gate::Gate, keyring::Keyring};
+use moongate_storage::{Note, State, To};
+use moongate_telemetry::{Metrics, Operation, Transport};
+use moongate_wire::Method;
+use tokio::sync::Notify;
+
+use crate::{
+    catalog::Catalog,
+    edge::body::OpenStream,
+    hub::Hub,
+    parked::Parked,
+    session::Sessions,
+    tally::{Counted, Tally},
+};
+
+/// What a [`Gateway`] is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// What is configured.
+    pub snapshot: Snapshot,
+    /// Sessions, event logs, rates, documents.
+    pub state: StateHandle,
+    /// Seals parked states.
+    pub keyring: Arc<Keyring>,
+    /// Where durations and counts go.
+    pub metrics: Arc<Metrics>,
+    /// Tells the time.
+    pub clock: Clock,
+    /// What backends announce, made before them.
+    pub announced: Announced,
+}
+
+/// A `State` that can be printed.
+#[derive(Clone)]
+pub struct StateHandle(pub Arc<dyn State>);
+
+impl std::fmt::Debug for StateHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("State")
+    }
+}
+
+/// What is configured: immutable, read once as a call enters, replaced as a whole by a reload.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// The configuration itself.
+    pub config: Arc<Config>,
+    /// Who gets in.
+    pub gate: Gate,
+    /// What there is.
+    pub catalog: Catalog,
+}
+
+/// What backends announced and nobody was told yet.
+#[derive(Clone, Debug, Default)]
+pub struct Announced(Arc<(Mutex<BTreeSet<Change>>, Notify)>);
+
+impl Announced {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The sender that backends get.
+    pub fn sender(&self) -> Changes {
+        let shared = Arc::clone(&self.0);
+        Changes::new(move |change| {
+            shared.0.lock().unwrap_or_else(PoisonError::into_inner).insert(change);
+            shared.1.notify_one();
+        })
+    }
+
+    async fn next(&self) -> BTreeSet<Change> {
+        loop {
+            let changes = std::mem::take(&mut *self.0.0.lock().unwrap_or_else(PoisonError::into_inner));
+            if !changes.is_empty() {
+                return changes;
+            }
+            self.0.1.notified().await;
+        }
+    }
+}
+
+/// The gateway.
+#[derive(Debug)]
+pub struct Gateway {
+    snapshot: ArcSwap<Snapshot>,
+    state: StateHandle,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) clock: Clock,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) parked: Parked,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) tasks: Group,
+    announced: Announced,
+    calls: Arc<Tally>,
+    created: Arc<Tally>,
+    streams: AtomicU64,
+    operations: HashMap<(Method, bool), Operation>,
+    warned: Mutex<HashSet<Principal>>,
+}
+
+impl Gateway {
+    /// Puts the parts together. Nothing runs until [`Gateway::run`] does.
+    pub fn new(parts: Parts) -> Arc<Self> {
+        let Parts { snapshot, state, keyring, metrics, clock, announced } = parts;
+        let instance: Arc<str> = format!("mg{}", random_id().simple()).get(..14).unwrap_or("mg").into();
+        let hub = Arc::new(Hub::default());
+        let tasks = Group::new();
+        let operation = |method: Method, transport| metrics.operation(method.as_str(), "", transport);
+        let operations = Method::ALL
+            .into_iter()
+            .flat_map(|method| {
+                [
+                    ((method, true), operation(method, Transport::Tcp)),
+                    ((method, false), operation(method, Transport::Pipe)),
+                ]
+            })
+            .collect();
+        Arc::new(Self {
+            snapshot: ArcSwap::from_pointee(snapshot),
+            sessions: Arc::new(Sessions::new(Arc::clone(&instance), Arc::clone(&hub))),
+            parked: Parked::new(instance, keyring, clock.clone(), tasks.clone()),
+            state,
+            metrics,
+            clock,
+            hub,
+            tasks,
+            announced,
+            calls: Arc::default(),
+            created: Arc::default(),
+            streams: AtomicU64::new(1),
+            operations,
+            warned: Mutex::default(),
+        })
+    }
+
+    /// What is configured now.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+
+    /// Replaces what is configured; calls that are running keep what they entered with. Clients are told that lists may
+    /// have changed.
+    pub fn reload(&self, snapshot: Snapshot) {
+        self.snapshot.store(Arc::new(snapshot));
+        let changes = self.announced.sender();
+        for change in [Change::Tools, Change::Prompts, Change::Resources] {
+            changes.send(change);
+        }
+    }
+
+    /// Sweeps, delivers notes and tells changes, until the tasks are shut down.
+    pub async fn run(self: Arc<Self>) {
+        let inbox = self.state.0.inbox();
+        let notes = Arc::clone(&self);
+        self.tasks.spawn(async move {
+            let Some(mut inbox) = inbox else { return };
+            while let Some((_, note)) = inbox.recv().await {
+                notes.hear(note).await;
+            }
+        });
+        let announcer = Arc::clone(&self);
+        self.tasks.spawn(async move {
+            loop {
+                for change in announcer.announced.next().await {
+                    let sent = announcer.state.0.send(To::All, Note::Changed(change)).await;
+                    if let Err(error) = sent {
+                        tracing::warn!(%error, "a change could not be announced");
+                    }
+                }
+            }
+        });
+        let sweeper = Arc::clone(&self);
+        self.tasks.spawn(async move { sweeper.sweep_forever().await });
+        self.tasks.cancelled().await;
+    }
+
+    /// Ends running and parked calls and the housekeeping.
+    pub async fn shut_down(&self, grace: Duration) -> bool {
+        self.tasks.shut_down(grace).await
+    }
+
+    async fn hear(&self, note: Note) {
+        match note {
+            Note::Changed(change) => {
+                self.snapshot().catalog.changed(&change);
+                self.hub.publish(&change);
+            }
+            Note::SessionEnded { id, record } => {
+                self.sessions.ended(&id);
+                let Some(principal) = record.principal.parse::<Principal>().ok() else { return };
+                self.session_ended(&SessionKey { principal, session: id }).await;
+            }
+        }
+    }
+
+    /// A transport session is over, HTTP's or a pipe's.
+    pub(crate) async fn session_ended(&self, key: &SessionKey) {
+        tracing::debug!(principal = %key.principal, session = %key.session, "session ended");
+        self.snapshot().catalog.session_ended(key);
+        if let Err(error) = self.state.0.forget(key).await {
+            tracing::warn!(%error, "documents of an ended session were not removed");
+        }
+        self.count_sessions().await;
+    }
+
+    async fn sweep_forever(&self) {
+        loop {
+            let config = Arc::clone(&self.snapshot().config);
+            // Documents are swept on their own, rarer, beat; the shorter one serves both.
+            tokio::time::sleep(config.sessions.sweep_interval.min(config.context.sweep_interval)).await;
+            // What is in use must not look idle, so it is touched first.
+            let swept = match self.state.0.touch(&self.sessions.in_use()).await {
+                Ok(()) => self.state.0.sweep().await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = swept {
+                tracing::warn!(%error, "sweep failed; the next one tries again");
+            }
+            self.metrics.parked_calls().set(self.parked.len());
+            self.count_sessions().await;
+        }
+    }
+
+    pub(crate) async fn count_sessions(&self) {
+        if let Ok(count) = self.state.0.sessions().await {
+            self.metrics.sessions().set(count);
+        }
+    }
+
+    pub(crate) fn state(&self) -> &Arc<dyn State> {
+        &self.state.0
+    }
+
+    pub(crate) fn count_call(&self, principal: &Principal, limit: usize) -> Option<Counted> {
+        self.calls.count(principal, limit)
+    }
+
+    pub(crate) fn count_session(&self, principal: &Principal, limit: usize) -> Option<Counted> {
+        self.created.count(principal, limit)
+    }
+
+    pub(crate) fn next_stream(&self) -> u64 {
+        self.streams.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn operation(&self, method: Method, transport: Transport) -> &Operation {
+        self.operations
+            .get(&(method, transport == Transport::Tcp))
+            .expect("every method has an operation on both transports")
+    }
+
+    /// Counts an open stream for as long as it is.
+    pub(crate) fn open_stream(&self) -> OpenStream {
+        let held = self.metrics.open_streams().hold();
+        let mut held = Some(held);
+        OpenStream::new(move || drop(held.take()))
+    }
+
+    /// Warns once per principal that its calls name no session.
+    pub(crate) fn warn_default_session(&self, principal: &Principal) {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.len() < 10_000 && warned.insert(principal.clone()) {
+            tracing::warn!(%principal, "calls without a session id use the session `default`");
+        }
+    }
+}
+
+/// A random UUID (version 4).
+pub(crate) fn random_id() -> uuid::Uuid {
+    let mut bytes = [0; 16];
+    aws_lc_rs::rand::fill(&mut bytes).expect("the system's random source works");
+    uuid::Builder::from_random_bytes(bytes).into_uuid()
+}

@@ -1,0 +1,178 @@
+//! Tells listeners what changed: GET streams, pipes and `subscriptions/listen`.
+//!
+//! Each listener keeps a set of changes it has not told yet. A change that is already in the set is not added twice, so
+//! nothing is lost and nothing piles up, however slow the client is.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use moongate_core::Change;
+use moongate_wire::{Id, Raw, write};
+use tokio::sync::Notify;
+
+/// Changes within this time are told together.
+const COALESCE: Duration = Duration::from_millis(20);
+
+/// Which changes a listener wants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// `notifications/tools/list_changed`
+    pub tools: bool,
+    /// `notifications/prompts/list_changed`
+    pub prompts: bool,
+    /// `notifications/resources/list_changed`
+    pub resources: bool,
+    /// `notifications/resources/updated` of these, and of what lies inside them.
+    pub uris: BTreeSet<String>,
+}
+
+impl Filter {
+    /// All lists, no resource.
+    pub fn lists() -> Self {
+        Self { tools: true, prompts: true, resources: true, uris: BTreeSet::new() }
+    }
+
+    fn wants(&self, change: &Change) -> bool {
+        match change {
+            Change::Tools => self.tools,
+            Change::Prompts => self.prompts,
+            Change::Resources => self.resources,
+            Change::Updated { uri } => self.uris.iter().any(|watched| covers(watched, uri)),
+        }
+    }
+}
+
+/// Whether a subscription to `watched` covers `uri`: the same, or a sub-resource of it.
+fn covers(watched: &str, uri: &str) -> bool {
+    uri.strip_prefix(watched)
+        .is_some_and(|rest| rest.is_empty() || watched.ends_with('/') || rest.starts_with(['/', '#', '?']))
+}
+
+/// Everybody who listens in this process.
+#[derive(Debug, Default)]
+pub struct Hub {
+    listeners: Mutex<HashMap<u64, Arc<Inbox>>>,
+    next: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Inbox {
+    filter: Mutex<Filter>,
+    untold: Mutex<BTreeSet<Change>>,
+    news: Notify,
+}
+
+/// One listener; it stops listening when dropped.
+#[derive(Debug)]
+pub struct Listener {
+    hub: Arc<Hub>,
+    number: u64,
+    inbox: Arc<Inbox>,
+}
+
+impl Hub {
+    /// Starts listening.
+    pub fn listen(self: &Arc<Self>, filter: Filter) -> Listener {
+        let inbox =
+            Arc::new(Inbox { filter: Mutex::new(filter), untold: Mutex::default(), news: Notify::new() });
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        lock(&self.listeners).insert(number, Arc::clone(&inbox));
+        Listener { hub: Arc::clone(self), number, inbox }
+    }
+
+    /// Tells everybody who wants to know. Never blocks.
+    pub fn publish(&self, change: &Change) {
+        for inbox in lock(&self.listeners).values() {
+            if lock(&inbox.filter).wants(change) {
+                lock(&inbox.untold).insert(change.clone());
+                inbox.news.notify_one();
+            }
+        }
+    }
+}
+
+impl Listener {
+    /// Waits for changes and takes all that came within a short while.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: changes that were not returned stay untold.
+    pub async fn changes(&self) -> Vec<Change> {
+        loop {
+            if !lock(&self.inbox.untold).is_empty() {
+                tokio::time::sleep(COALESCE).await;
+                return std::mem::take(&mut *lock(&self.inbox.untold)).into_iter().collect();
+            }
+            self.inbox.news.notified().await;
+        }
+    }
+
+    /// Changes what is listened for.
+    pub fn refine(&self, change: impl FnOnce(&mut Filter)) {
+        change(&mut lock(&self.inbox.filter));
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        lock(&self.hub.listeners).remove(&self.number);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The notification for a change; on a `subscriptions/listen` it names the listen request.
+pub fn notification(change: &Change, subscription: Option<&Id>) -> Raw {
+    let mut members = Vec::new();
+    let meta =
+        subscription.map(|id| Raw::of(&serde_json::json!({"io.modelcontextprotocol/subscriptionId": id})));
+    members.extend(meta.as_ref().map(|meta| ("_meta", meta)));
+    let (method, uri) = match change {
+        Change::Tools => ("notifications/tools/list_changed", None),
+        Change::Prompts => ("notifications/prompts/list_changed", None),
+        Change::Resources => ("notifications/resources/list_changed", None),
+        Change::Updated { uri } => ("notifications/resources/updated", Some(Raw::of(&**uri))),
+    };
+    members.extend(uri.as_ref().map(|uri| ("uri", uri)));
+    write::notification(method, &write::object(members))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn changes_are_coalesced_and_never_lost() {
+        let hub = Arc::new(Hub::default());
+        let listener = hub.listen(Filter::lists());
+        for _ in 0..1000 {
+            hub.publish(&Change::Tools);
+        }
+        hub.publish(&Change::Prompts);
+        hub.publish(&Change::Updated { uri: "test://x".into() });
+        assert_eq!(listener.changes().await, [Change::Tools, Change::Prompts]);
+        listener.refine(|filter| filter.uris = ["test://x".to_owned()].into());
+        hub.publish(&Change::Updated { uri: "test://x/part".into() });
+        hub.publish(&Change::Updated { uri: "test://xy".into() });
+        assert_eq!(listener.changes().await, [Change::Updated { uri: "test://x/part".into() }]);
+        drop(listener);
+        assert!(lock(&hub.listeners).is_empty());
+    }
+
+    #[test]
+    fn a_listen_notification_names_its_request_with_its_type() {
+        let text = notification(&Change::Tools, Some(&Id::from(7)));
+        assert!(text.as_str().contains(r#""io.modelcontextprotocol/subscriptionId":7"#), "{}", text.as_str());
+        assert_eq!(
+            notification(&Change::Tools, None).as_str(),
+            r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{}}"#
+        );
+    }
+}

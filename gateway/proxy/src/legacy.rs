@@ -1,0 +1,191 @@
+//! What a legacy session does, whichever edge it came by: the handshake, settings, quick requests, cancellation.
+
+use std::sync::Arc;
+
+use moongate_core::{CallError, Client, Kind, Operation};
+use moongate_storage::{Entry, SessionRecord};
+use moongate_wire::{
+    Id, Method, Notification, Params, Raw, Request, RpcError, Version, code,
+    write::{self, NoId},
+};
+use serde::Deserialize;
+
+use crate::{
+    edge::stdio::PipeSession,
+    engine::{self, Caller, Way},
+    gateway::Gateway,
+    job::{Outcome, Step},
+    session::Live,
+    shape,
+};
+
+/// What `initialize` says.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Hello {
+    pub(crate) protocol_version: String,
+    #[serde(default = "Raw::empty_object")]
+    pub(crate) capabilities: Raw,
+    pub(crate) client_info: Option<Raw>,
+}
+
+impl Hello {
+    /// Reads the parameters of `initialize`.
+    pub(crate) fn read(params: Option<&Raw>) -> Result<Self, CallError> {
+        params
+            .ok_or_else(|| CallError::invalid_params("protocolVersion is required"))?
+            .parse()
+            .map_err(CallError::invalid_params)
+    }
+
+    /// The client it describes, with the version it will be spoken to in.
+    pub(crate) fn client(&self) -> Client {
+        Client {
+            version: Version::negotiate(&self.protocol_version),
+            capabilities: self.capabilities.clone(),
+            info: self.client_info.clone(),
+        }
+    }
+}
+
+/// Cancels what `notifications/cancelled` names; every other notification is for information only.
+pub(crate) fn cancelled(live: &Live, notification: &Notification) {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Cancelled {
+        request_id: Id,
+    }
+    if &*notification.method == "notifications/cancelled"
+        && let Some(Ok(Cancelled { request_id })) = notification.params.as_ref().map(Raw::parse)
+    {
+        live.cancel(&request_id);
+    }
+}
+
+/// Where a legacy session keeps what it sets: `State` for HTTP, the pipe itself for stdio.
+pub(crate) enum Place<'a> {
+    /// In `State`, under the session's id.
+    Stored(&'a Arc<Live>),
+    /// In the pipe.
+    Pipe(&'a PipeSession),
+}
+
+impl Gateway {
+    /// Requests of a session that are answered at once.
+    pub(crate) async fn legacy_quick(
+        &self,
+        caller: &Caller,
+        place: &Place<'_>,
+        method: Method,
+        request: &Request,
+        params: &Params,
+    ) -> Outcome {
+        let uri = || params.uri.as_deref().ok_or_else(|| CallError::invalid_params("uri is required"));
+        match method {
+            Method::Ping => Ok(engine::empty()),
+            Method::ListTools | Method::ListPrompts | Method::ListResources | Method::ListTemplates => {
+                self.list(caller, method, params.cursor.as_deref()).await
+            }
+            Method::Complete => {
+                let all = request.params.clone().unwrap_or_else(Raw::empty_object);
+                self.call_quietly(caller, params, Operation::Complete { params: all }).await
+            }
+            Method::SetLevel => {
+                let level = request.params.as_ref().and_then(|params| params.member("level"));
+                let level = engine::log_level(&level.unwrap_or_else(Raw::null))?;
+                self.edit(place, |record| record.log_level = Some(level)).await?;
+                Ok(engine::empty())
+            }
+            Method::Subscribe => {
+                let uri = uri()?;
+                self.call_quietly(caller, params, Operation::Subscribe { uri: uri.into() }).await?;
+                self.edit(place, |record| drop(record.subscriptions.insert(uri.to_owned()))).await?;
+                Ok(engine::empty())
+            }
+            Method::Unsubscribe => {
+                let uri = uri()?;
+                self.call_quietly(caller, params, Operation::Unsubscribe { uri: uri.into() }).await?;
+                self.edit(place, |record| drop(record.subscriptions.remove(uri))).await?;
+                Ok(engine::empty())
+            }
+            Method::Initialize => {
+                let message = "Invalid Request: the session is already initialized";
+                let error = RpcError::new(code::INVALID_REQUEST, message);
+                Err(CallError::client(Kind::Rpc { error }, message))
+            }
+            _ => Err(engine::unsupported(method)),
+        }
+    }
+
+    /// Changes what a session has set, one change at a time, and what it hears of follows.
+    async fn edit(
+        &self,
+        place: &Place<'_>,
+        change: impl FnOnce(&mut SessionRecord),
+    ) -> Result<(), CallError> {
+        match place {
+            Place::Stored(live) => {
+                let _alone = live.editing.lock().await;
+                let Entry::Welcome(Some(record)) = self.state().enter(Some(&live.id), &[]).await? else {
+                    return Err(CallError::client(Kind::Cancelled, "session expired"));
+                };
+                let mut record = SessionRecord::clone(&record);
+                change(&mut record);
+                let uris = record.subscriptions.clone();
+                self.state().put(&live.id, record).await?;
+                self.sessions.listener(&live.id, |filter| filter.uris = uris);
+            }
+            Place::Pipe(session) => session.edit(change),
+        }
+        Ok(())
+    }
+
+    /// One request of a 2025-03-26 batch, from start to end.
+    pub(crate) async fn answer_batched(
+        self: &Arc<Self>,
+        caller: &Caller,
+        place: &Place<'_>,
+        request: Request,
+    ) -> Raw {
+        let version = caller.client.version;
+        let params = match Params::read(request.params.as_ref()) {
+            Ok(params) => params,
+            Err(error) => {
+                let error = RpcError::new(code::INVALID_PARAMS, format!("Invalid params: {error}"));
+                return write::error(Some(&request.id), NoId::Null, &error);
+            }
+        };
+        let Some(method) = Method::parse(&request.method, version) else {
+            let error =
+                RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {}", request.method));
+            return write::error(Some(&request.id), NoId::Null, &error);
+        };
+        let outcome = if method.may_ask() {
+            let way = Way::Session { live: place.live(), can_stream: false };
+            match self.begin(caller, request.id.clone(), method, &params, way, &|_, _| Ok(())).await {
+                Err(error) => Err(error),
+                Ok(mut job) => loop {
+                    match job.step().await {
+                        Step::Done(outcome) => break outcome,
+                        Step::Cancelled => {
+                            break Err(CallError::client(Kind::Cancelled, "Request cancelled"));
+                        }
+                        Step::Message(_) | Step::HangUp | Step::Ask(_) => {}
+                    }
+                },
+            }
+        } else {
+            self.legacy_quick(caller, place, method, &request, &params).await
+        };
+        shape::final_message(&request.id, method, outcome, version)
+    }
+}
+
+impl Place<'_> {
+    fn live(&self) -> Arc<Live> {
+        match self {
+            Self::Stored(live) => Arc::clone(live),
+            Self::Pipe(session) => Arc::clone(session.live()),
+        }
+    }
+}

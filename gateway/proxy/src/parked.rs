@@ -1,0 +1,384 @@
+//! Calls of modern clients that wait for answers between two requests.
+//!
+//! A modern server cannot ask; it answers `input_required` and the client calls again. The call itself is not run again:
+//! it stays here, exactly as it stopped, behind a sealed `requestState` that is bound to the principal, to what was
+//! called and to one round. Only a retry of its own caller or its expiry takes it out.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use aws_lc_rs::digest;
+use base64::{Engine as _, prelude::BASE64_STANDARD_NO_PAD};
+use moongate_core::{
+    Answer, Ask, BoxFuture, CallError, Clock, Kind, Note, Principal, peer::Link, task::Group,
+};
+use moongate_security::keyring::{Keyring, Purpose};
+use moongate_wire::{Id, Raw, RpcError, code, write};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use crate::{
+    job::{Job, Outbox, Questions},
+    tally::{Counted, Tally},
+};
+
+/// How long a parked call waits for its client.
+pub const TTL: Duration = Duration::from_secs(600);
+
+/// The parked calls of this process.
+pub struct Parked {
+    instance: Arc<str>,
+    keyring: Arc<Keyring>,
+    clock: Clock,
+    tasks: Group,
+    tally: Arc<Tally>,
+    calls: Arc<Mutex<HashMap<u64, Entry>>>,
+    next: AtomicU64,
+}
+
+struct Entry {
+    job: Job,
+    questions: Questions,
+    round: u32,
+    counted: Counted,
+    /// Dropped with the entry, which ends the task that waits for its expiry.
+    _expiry: oneshot::Sender<()>,
+}
+
+/// What a `requestState` says once opened.
+#[derive(Serialize, Deserialize)]
+struct Ticket {
+    instance: String,
+    call: u64,
+    round: u32,
+    digest: String,
+    expires: u64,
+}
+
+/// What a call must be to belong to a `requestState`: its method, target and arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fingerprint(String);
+
+/// What became of a retry.
+#[derive(Debug)]
+pub enum Resumed {
+    /// All questions are answered: drive the call on.
+    Go(Job),
+    /// Some are not: the result that asks for them again.
+    Again(Raw),
+}
+
+impl Parked {
+    /// No parked calls yet.
+    pub fn new(instance: Arc<str>, keyring: Arc<Keyring>, clock: Clock, tasks: Group) -> Self {
+        let (tally, calls) = (Arc::default(), Arc::default());
+        Self { instance, keyring, clock, tasks, tally, calls, next: AtomicU64::new(1) }
+    }
+
+    /// How many calls are parked.
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    /// Parks a call and gives the `input_required` result that asks its questions.
+    ///
+    /// # Errors
+    /// `Limited` when the principal has `limit` parked calls already; the call is dropped then.
+    pub fn park(
+        &self,
+        job: Job,
+        questions: Questions,
+        principal: &Principal,
+        fingerprint: &Fingerprint,
+        limit: usize,
+    ) -> Result<Raw, CallError> {
+        let Some(counted) = self.tally.count(principal, limit) else {
+            let message =
+                format!("Too many calls wait for answers: at most {limit} may; answer or let some expire");
+            return Err(CallError::client(Kind::Limited, message));
+        };
+        let call = self.next.fetch_add(1, Ordering::Relaxed);
+        Ok(self.store(call, 1, job, questions, counted, principal, fingerprint))
+    }
+
+    /// Takes up the call that `state` names, with the answers of a retry.
+    ///
+    /// # Errors
+    /// -32602 when the state is not good for this caller, this call or any more. The parked call stays as it is.
+    pub fn resume(
+        &self,
+        state: &Raw,
+        responses: Option<&Raw>,
+        principal: &Principal,
+        fingerprint: &Fingerprint,
+        id: Id,
+    ) -> Result<Resumed, RpcError> {
+        let ticket = self.open(state, principal)?;
+        if ticket.digest != fingerprint.0 {
+            return Err(refused(
+                "the retry differs from the call that asked: repeat method, name and arguments unchanged",
+            ));
+        }
+        if ticket.instance != *self.instance {
+            return Err(refused(
+                "the call it belongs to is gone, because the gateway was restarted; call again without it",
+            ));
+        }
+        if ticket.expires <= self.clock.millis() {
+            return Err(refused("it has expired; call again without it"));
+        }
+        let entry = {
+            let mut calls = self.lock();
+            match calls.get(&ticket.call) {
+                Some(entry) if entry.round == ticket.round => calls.remove(&ticket.call),
+                _ => None,
+            }
+        };
+        let Some(Entry { mut job, mut questions, round, counted, .. }) = entry else {
+            return Err(refused("it was already answered; each one is good for one retry"));
+        };
+        job.id = id;
+        collect(&mut questions, responses);
+        if questions.open.is_empty() {
+            // The call may have ended by itself meanwhile; driving it on then yields its outcome.
+            drop(questions.reply.send(questions.answered));
+            return Ok(Resumed::Go(job));
+        }
+        Ok(Resumed::Again(self.store(
+            ticket.call,
+            round + 1,
+            job,
+            questions,
+            counted,
+            principal,
+            fingerprint,
+        )))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a private constructor of one entry from its parts")]
+    fn store(
+        &self,
+        call: u64,
+        round: u32,
+        job: Job,
+        questions: Questions,
+        counted: Counted,
+        principal: &Principal,
+        fingerprint: &Fingerprint,
+    ) -> Raw {
+        let ticket = Ticket {
+            instance: self.instance.to_string(),
+            call,
+            round,
+            digest: fingerprint.0.clone(),
+            expires: self.clock.millis() + u64::try_from(TTL.as_millis()).unwrap_or(u64::MAX),
+        };
+        let plain = serde_json::to_vec(&ticket).expect("a ticket is plain data");
+        let state = Raw::of(&self.keyring.seal(Purpose::ParkedState, principal.as_str().as_bytes(), &plain));
+        let result = input_required(&questions.open, &state);
+        let (expiry, removed) = oneshot::channel::<()>();
+        self.lock().insert(call, Entry { job, questions, round, counted, _expiry: expiry });
+        let calls = Arc::clone(&self.calls);
+        self.tasks.spawn(async move {
+            if tokio::time::timeout(TTL, removed).await.is_err() {
+                let expired = calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&call);
+                if expired.is_some() {
+                    tracing::info!(call, "parked call expired");
+                }
+            }
+        });
+        result
+    }
+
+    fn open(&self, state: &Raw, principal: &Principal) -> Result<Ticket, RpcError> {
+        let invalid = || refused("it is not one this gateway gave to this caller");
+        let text: String = state.parse().map_err(|_| refused("it must be the string that was given"))?;
+        let plain = self.keyring.open(Purpose::ParkedState, principal.as_str().as_bytes(), &text);
+        serde_json::from_slice(&plain.map_err(|_| invalid())?).map_err(|_| invalid())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Parked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Parked({})", self.len())
+    }
+}
+
+fn refused(why: &str) -> RpcError {
+    RpcError::new(code::INVALID_PARAMS, format!("Invalid params: requestState: {why}"))
+}
+
+/// Moves the questions that `responses` answers, with the right key and shape, from open to answered.
+fn collect(questions: &mut Questions, responses: Option<&Raw>) {
+    let mut responses = responses.map(Raw::members).unwrap_or_default();
+    let (answered, open) = take_answers(std::mem::take(&mut questions.open), &mut responses);
+    questions.answered.extend(answered);
+    questions.open = open;
+}
+
+type Keyed<T> = Vec<(Box<str>, T)>;
+
+fn take_answers(questions: Keyed<Ask>, responses: &mut Vec<(String, Raw)>) -> (Keyed<Answer>, Keyed<Ask>) {
+    let (mut answered, mut open) = (Vec::new(), Vec::new());
+    for (key, question) in questions {
+        match responses.iter().position(|(name, answer)| **name == *key && question.accepts(answer)) {
+            Some(at) => answered.push((key, Answer::Result(responses.swap_remove(at).1))),
+            None => open.push((key, question)),
+        }
+    }
+    (answered, open)
+}
+
+fn input_required(open: &[(Box<str>, Ask)], state: &Raw) -> Raw {
+    let entries: Vec<(&str, Raw)> = open
+        .iter()
+        .map(|(key, question)| {
+            let (method, params) = (Raw::of(question.method()), question.params());
+            (&**key, write::object([("method", &method), ("params", &params)]))
+        })
+        .collect();
+    let requests = write::object(entries.iter().map(|(key, request)| (*key, request)));
+    let kind = Raw::of("input_required");
+    write::object([("resultType", &kind), ("inputRequests", &requests), ("requestState", state)])
+}
+
+impl Fingerprint {
+    /// The fingerprint of calling `target` by `method` with `arguments`: keys in any order, numbers by value.
+    pub fn of(method: &str, target: &str, arguments: &Raw) -> Self {
+        let arguments = arguments.parse::<Value>().unwrap_or(Value::Null);
+        let mut text = String::new();
+        canonical(&arguments, &mut text);
+        let parts = Raw::of(&(method, target, text));
+        Self(BASE64_STANDARD_NO_PAD.encode(digest::digest(&digest::SHA256, parts.as_bytes())))
+    }
+}
+
+fn canonical(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(members) => {
+            let mut members: Vec<_> = members.iter().collect();
+            members.sort_by_key(|(key, _)| *key);
+            out.push('{');
+            for (key, value) in members {
+                out.push_str(&Value::from(key.as_str()).to_string());
+                out.push(':');
+                canonical(value, out);
+                out.push(',');
+            }
+            out.push('}');
+        }
+        Value::Array(items) => {
+            out.push('[');
+            for item in items {
+                canonical(item, out);
+                out.push(',');
+            }
+            out.push(']');
+        }
+        Value::Number(number) if number.is_f64() => {
+            let float = number.as_f64().unwrap_or_default();
+            // 1.0 and 1 are one value to JSON.
+            #[expect(clippy::cast_possible_truncation, reason = "checked to be a small whole number first")]
+            if float.fract() == 0.0 && float.abs() < 9e15 {
+                out.push_str(&(float as i64).to_string());
+            } else {
+                out.push_str(&number.to_string());
+            }
+        }
+        other => out.push_str(&other.to_string()),
+    }
+}
+
+/// The link of a modern call: what this request's `inputResponses` answers is used at once, the rest is asked by parking.
+#[derive(Debug)]
+pub struct RoundsLink {
+    outbox: Arc<Outbox>,
+    responses: Mutex<Vec<(String, Raw)>>,
+}
+
+impl RoundsLink {
+    /// A link for a request that brought these `inputResponses`.
+    pub fn new(outbox: Arc<Outbox>, responses: Option<&Raw>) -> Self {
+        Self { outbox, responses: Mutex::new(responses.map(Raw::members).unwrap_or_default()) }
+    }
+}
+
+impl Link for RoundsLink {
+    fn notify(&self, note: Note) {
+        self.outbox.note(&note);
+    }
+
+    fn ask(
+        &self,
+        questions: Vec<(Box<str>, Ask)>,
+    ) -> BoxFuture<'_, Result<Vec<(Box<str>, Answer)>, CallError>> {
+        Box::pin(async move {
+            let (answered, open) =
+                take_answers(questions, &mut self.responses.lock().unwrap_or_else(PoisonError::into_inner));
+            if open.is_empty() {
+                return Ok(answered);
+            }
+            let _wait = self.outbox.waiting_for_client();
+            let (reply, answers) = oneshot::channel();
+            self.outbox.ask(Questions { open, answered, reply });
+            answers.await.map_err(|_| {
+                CallError::client(Kind::Cancelled, "The client did not come back with an answer")
+            })
+        })
+    }
+
+    /// A modern client has no way to come back to a connection.
+    fn hang_up(&self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(value: Value) -> Raw {
+        Raw::of(&value)
+    }
+
+    #[test]
+    fn a_fingerprint_ignores_order_and_spelling_but_nothing_else() {
+        let of = |value: Value| Fingerprint::of("tools/call", "t", &raw(value));
+        let text = |text: &str| Fingerprint::of("tools/call", "t", &Raw::from_text(text.to_owned()).unwrap());
+        assert_eq!(text(r#"{"a":1,"b":[1,2]}"#), text(r#"{ "b" : [1.0, 2], "\u0061":1e0 }"#));
+        assert_ne!(of(serde_json::json!({"a": 1})), of(serde_json::json!({"a": 2})));
+        assert_ne!(of(serde_json::json!({"a": "1"})), of(serde_json::json!({"a": 1})));
+        assert_ne!(of(serde_json::json!({"a": 0.5})), of(serde_json::json!({"a": 0.25})));
+        assert_ne!(text("{}"), Fingerprint::of("prompts/get", "t", &Raw::empty_object()));
+        assert_ne!(text("{}"), Fingerprint::of("tools/call", "u", &Raw::empty_object()));
+    }
+
+    #[test]
+    fn answers_need_the_right_key_and_shape() {
+        let form = || Ask::form("?", &Raw::empty_object());
+        let questions = vec![("name".into(), form()), ("roots".into(), Ask::Roots)];
+        for (responses, open) in [
+            (serde_json::json!({"name": {"action": "accept"}, "roots": {"roots": []}}), 0),
+            (serde_json::json!({"name": {"action": "accept"}, "extra": {"roots": []}}), 1),
+            (serde_json::json!({"name": 5, "roots": null}), 2),
+            (serde_json::json!({"name": {"action": "maybe"}, "roots": {"roots": 1}}), 2),
+        ] {
+            let (_, left) = take_answers(questions.clone(), &mut raw(responses.clone()).members());
+            assert_eq!(left.len(), open, "{responses}");
+        }
+    }
+}

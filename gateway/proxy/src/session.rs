@@ -1,0 +1,419 @@
+//! Legacy sessions that are in use in this process.
+//!
+//! What must be known about a session lives in `State`; a [`Live`] holds what only makes sense here and now: running
+//! calls by request id, questions that wait for the client's answer, and the ends of open streams. It exists while a
+//! stream or a call does.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use moongate_core::{Answer, Ask, BoxFuture, CallError, Kind, Note, peer::Link};
+use moongate_wire::{Id, Raw, frame::Outcome, write};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    hub::{Filter, Hub, Listener},
+    job::Outbox,
+    stream::Chunk,
+    tally::Counted,
+};
+
+/// How long a person may take to answer.
+pub const ASK_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// The sessions of this process.
+#[derive(Debug)]
+pub struct Sessions {
+    /// Names this process in the ids of questions, so that an answer finds its way back.
+    instance: Arc<str>,
+    live: Mutex<HashMap<Arc<str>, Weak<Live>>>,
+    kept: Mutex<HashMap<Arc<str>, Kept>>,
+    hub: Arc<Hub>,
+}
+
+/// What is kept for a session between its calls.
+#[derive(Debug)]
+struct Kept {
+    _counted: Counted,
+    /// From the first GET stream or subscription on, so that no change is lost while no stream is open.
+    listener: Option<Arc<Listener>>,
+}
+
+/// One session in use.
+#[derive(Debug)]
+pub struct Live {
+    /// The session's id.
+    pub id: Arc<str>,
+    instance: Arc<str>,
+    sessions: Weak<Sessions>,
+    pending: Mutex<HashMap<Box<str>, oneshot::Sender<Outcome>>>,
+    running: Mutex<HashMap<Id, Arc<Outbox>>>,
+    streams: Mutex<HashMap<u64, Attached>>,
+    /// Numbers questions and writers.
+    questions: AtomicU64,
+    /// Held while the session's record is read, changed and written back.
+    pub(crate) editing: tokio::sync::Mutex<()>,
+}
+
+/// Where a stream's events go now.
+#[derive(Debug)]
+struct Attached {
+    /// Who writes: a second GET stream has the same number as the first, but another writer.
+    writer: u64,
+    reader: Option<mpsc::Sender<Chunk>>,
+    /// Cancelled when the reader left or was replaced.
+    gone: CancellationToken,
+}
+
+impl Sessions {
+    /// No sessions yet.
+    pub fn new(instance: Arc<str>, hub: Arc<Hub>) -> Self {
+        Self { instance, live: Mutex::default(), kept: Mutex::default(), hub }
+    }
+
+    /// Remembers a session that was just created.
+    pub fn created(&self, id: &Arc<str>, counted: Counted) {
+        lock(&self.kept).insert(Arc::clone(id), Kept { _counted: counted, listener: None });
+    }
+
+    /// The session for use; every holder sees the same one.
+    pub fn enter(self: &Arc<Self>, id: &Arc<str>) -> Arc<Live> {
+        let mut live = lock(&self.live);
+        if let Some(found) = live.get(id).and_then(Weak::upgrade) {
+            return found;
+        }
+        let new = Arc::new(Live::new(Arc::clone(id), Arc::clone(&self.instance), Arc::downgrade(self)));
+        live.insert(Arc::clone(id), Arc::downgrade(&new));
+        new
+    }
+
+    /// The session, if a call or stream of it is open.
+    pub fn find(&self, id: &str) -> Option<Arc<Live>> {
+        lock(&self.live).get(id).and_then(Weak::upgrade)
+    }
+
+    /// The sessions that must not expire now.
+    pub fn in_use(&self) -> Vec<Arc<str>> {
+        lock(&self.live)
+            .iter()
+            .filter(|(_, live)| live.strong_count() > 0)
+            .map(|(id, _)| Arc::clone(id))
+            .collect()
+    }
+
+    /// What this session hears of changes, from now on until it ends.
+    pub fn listener(&self, id: &Arc<str>, uris: impl FnOnce(&mut Filter)) -> Option<Arc<Listener>> {
+        let mut kept = lock(&self.kept);
+        let entry = kept.get_mut(id)?;
+        let listener = entry.listener.get_or_insert_with(|| Arc::new(self.hub.listen(Filter::lists())));
+        listener.refine(uris);
+        Some(Arc::clone(listener))
+    }
+
+    /// The session is over: its calls are cancelled, its streams end.
+    pub fn ended(&self, id: &str) {
+        lock(&self.kept).remove(id);
+        if let Some(live) = self.find(id) {
+            live.end();
+        }
+    }
+}
+
+impl Live {
+    /// A session of its own, such as a pipe's.
+    pub fn new(id: Arc<str>, instance: Arc<str>, sessions: Weak<Sessions>) -> Self {
+        Self {
+            id,
+            instance,
+            sessions,
+            pending: Mutex::default(),
+            running: Mutex::default(),
+            streams: Mutex::default(),
+            questions: AtomicU64::new(1),
+            editing: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Registers a running call, so that it can be cancelled by its id. `None` when that id is in use.
+    pub fn start(self: &Arc<Self>, id: &Id, outbox: &Arc<Outbox>) -> Option<Running> {
+        let mut running = lock(&self.running);
+        if running.contains_key(id) {
+            return None;
+        }
+        running.insert(id.clone(), Arc::clone(outbox));
+        Some(Running { live: Arc::clone(self), id: id.clone() })
+    }
+
+    /// Cancels a running call. Unknown ids are ignored, as late cancellations are normal.
+    pub fn cancel(&self, id: &Id) {
+        if let Some(outbox) = lock(&self.running).remove(id) {
+            outbox.cancel();
+        }
+    }
+
+    /// Delivers the client's answer to a question. Unknown or late ids are ignored.
+    pub fn answer(&self, id: &Id, outcome: Outcome) {
+        let Id::Text(id) = id else { return };
+        if let Some(waiting) = lock(&self.pending).remove(id) {
+            // The asker may have gone away in the meantime; then nobody cares.
+            drop(waiting.send(outcome));
+        }
+    }
+
+    /// Whether this session asked that question.
+    pub fn is_waiting_for(&self, id: &Id) -> bool {
+        matches!(id, Id::Text(id) if lock(&self.pending).contains_key(id))
+    }
+
+    /// Starts a stream with its first reader, ending a stream of the same number. Answers who writes it.
+    pub fn attach(&self, stream: u64, reader: mpsc::Sender<Chunk>, gone: CancellationToken) -> u64 {
+        let writer = self.questions.fetch_add(1, Ordering::Relaxed);
+        let attached = Attached { writer, reader: Some(reader), gone };
+        if let Some(replaced) = lock(&self.streams).insert(stream, attached) {
+            replaced.gone.cancel();
+        }
+        writer
+    }
+
+    /// Replaces the reader of a stream that is still being written. False when it is not.
+    pub fn reattach(&self, stream: u64, reader: mpsc::Sender<Chunk>, gone: CancellationToken) -> bool {
+        match lock(&self.streams).get_mut(&stream) {
+            Some(attached) => {
+                attached.gone.cancel();
+                (attached.reader, attached.gone) = (Some(reader), gone);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The stream's reader, if it has one.
+    pub fn reader(&self, stream: u64, writer: u64) -> Option<mpsc::Sender<Chunk>> {
+        let streams = lock(&self.streams);
+        streams.get(&stream).filter(|attached| attached.writer == writer)?.reader.clone()
+    }
+
+    /// Cancelled when the stream's present reader leaves; at once when the stream is not this writer's any more.
+    pub fn reader_gone(&self, stream: u64, writer: u64) -> CancellationToken {
+        let streams = lock(&self.streams);
+        let present = streams.get(&stream).filter(|attached| attached.writer == writer);
+        present.map_or_else(
+            || {
+                let gone = CancellationToken::new();
+                gone.cancel();
+                gone
+            },
+            |attached| attached.gone.clone(),
+        )
+    }
+
+    /// The stream is finished.
+    pub fn close(&self, stream: u64, writer: u64) {
+        let mut streams = lock(&self.streams);
+        if streams.get(&stream).is_some_and(|attached| attached.writer == writer) {
+            streams.remove(&stream);
+        }
+    }
+
+    /// Takes the stream's reader away but keeps the stream, so that a client can come back to it.
+    pub fn hang_up(&self, stream: u64, writer: u64) {
+        let mut streams = lock(&self.streams);
+        if let Some(attached) = streams.get_mut(&stream).filter(|attached| attached.writer == writer) {
+            attached.reader = None;
+            attached.gone.cancel();
+        }
+    }
+
+    /// Cancels everything.
+    pub fn end(&self) {
+        for (_, outbox) in lock(&self.running).drain() {
+            outbox.cancel();
+        }
+        for (_, attached) in lock(&self.streams).drain() {
+            attached.gone.cancel();
+        }
+        lock(&self.pending).clear();
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        if let Some(sessions) = self.sessions.upgrade() {
+            let mut live = lock(&sessions.live);
+            // Somebody may have entered again between the last release and now.
+            if live.get(&self.id).is_some_and(|entry| entry.strong_count() == 0) {
+                live.remove(&self.id);
+            }
+        }
+    }
+}
+
+/// A running call; it is forgotten when dropped.
+#[derive(Debug)]
+pub struct Running {
+    live: Arc<Live>,
+    id: Id,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        lock(&self.live.running).remove(&self.id);
+    }
+}
+
+/// The link of a call in a legacy session: a question is a server request on the call's own stream.
+#[derive(Debug)]
+pub struct SessionLink {
+    /// The session whose client is asked.
+    pub live: Arc<Live>,
+    /// The call's way out.
+    pub outbox: Arc<Outbox>,
+    /// False when the client takes JSON only: then it cannot be asked.
+    pub can_stream: bool,
+}
+
+impl Link for SessionLink {
+    fn notify(&self, note: Note) {
+        self.outbox.note(&note);
+    }
+
+    fn ask(
+        &self,
+        questions: Vec<(Box<str>, Ask)>,
+    ) -> BoxFuture<'_, Result<Vec<(Box<str>, Answer)>, CallError>> {
+        Box::pin(async move {
+            if !self.can_stream {
+                let hint =
+                    "This call asks the client something, and the request accepts no text/event-stream";
+                return Err(CallError::client(Kind::InvalidParams, hint));
+            }
+            let _wait = self.outbox.waiting_for_client();
+            let mut open = Vec::with_capacity(questions.len());
+            for (key, question) in questions {
+                open.push((key, Question::send(self, &question)));
+            }
+            let mut answers = Vec::with_capacity(open.len());
+            for (key, question) in open {
+                answers.push((key, question.answer().await?));
+            }
+            Ok(answers)
+        })
+    }
+
+    fn hang_up(&self) {
+        self.outbox.hang_up();
+    }
+}
+
+/// One question on the wire; withdrawn when dropped before the answer came.
+struct Question<'a> {
+    link: &'a SessionLink,
+    id: Box<str>,
+    answer: oneshot::Receiver<Outcome>,
+}
+
+impl<'a> Question<'a> {
+    fn send(link: &'a SessionLink, question: &Ask) -> Self {
+        let number = link.live.questions.fetch_add(1, Ordering::Relaxed);
+        let id: Box<str> = format!("{}-{number}", link.live.instance).into();
+        let (sender, answer) = oneshot::channel();
+        lock(&link.live.pending).insert(id.clone(), sender);
+        let frame = write::request(&Id::Text(id.clone()), question.method(), &question.params());
+        link.outbox.message(frame);
+        Self { link, id, answer }
+    }
+
+    async fn answer(mut self) -> Result<Answer, CallError> {
+        match tokio::time::timeout(ASK_TIMEOUT, &mut self.answer).await {
+            Ok(Ok(Ok(result))) => Ok(Answer::Result(result)),
+            Ok(Ok(Err(error))) => Ok(Answer::Refused(error)),
+            Ok(Err(_)) => {
+                Err(CallError::client(Kind::Cancelled, "The session ended before the client answered"))
+            }
+            Err(_) => Err(CallError::client(Kind::Timeout, "The client did not answer the question in time")),
+        }
+    }
+}
+
+impl Drop for Question<'_> {
+    fn drop(&mut self) {
+        if lock(&self.link.live.pending).remove(&self.id).is_some() {
+            let params = Raw::of(&serde_json::json!({"requestId": self.id, "reason": "no longer needed"}));
+            self.link.outbox.message(write::notification("notifications/cancelled", &params));
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tally::Tally;
+    use moongate_core::Principal;
+
+    fn sessions() -> Arc<Sessions> {
+        Arc::new(Sessions::new("i1".into(), Arc::default()))
+    }
+
+    #[test]
+    fn a_session_is_live_while_somebody_holds_it() {
+        let sessions = sessions();
+        let id: Arc<str> = "s".into();
+        let first = sessions.enter(&id);
+        let second = sessions.enter(&id);
+        assert!(Arc::ptr_eq(&first, &second));
+        drop(first);
+        assert_eq!(sessions.in_use(), [Arc::clone(&id)]);
+        drop(second);
+        assert!(sessions.in_use().is_empty() && lock(&sessions.live).is_empty());
+    }
+
+    #[test]
+    fn an_id_in_use_is_refused_and_free_again_afterwards() {
+        let live = sessions().enter(&"s".into());
+        let outbox = Arc::new(Outbox::default());
+        let running = live.start(&Id::from(1), &outbox).unwrap();
+        assert!(live.start(&Id::from(1), &outbox).is_none());
+        assert!(live.start(&Id::from("1"), &outbox).is_some());
+        drop(running);
+        assert!(live.start(&Id::from(1), &outbox).is_some());
+    }
+
+    #[tokio::test]
+    async fn an_answer_finds_its_question_and_a_dropped_question_is_withdrawn() {
+        let live = sessions().enter(&"s".into());
+        let outbox = Arc::new(Outbox::default());
+        let link = SessionLink { live: Arc::clone(&live), outbox: Arc::clone(&outbox), can_stream: true };
+        let asked = link.ask(vec![("k".into(), Ask::Roots)]);
+        let answered = async {
+            live.answer(&Id::from("i1-1"), Ok(Raw::of(&serde_json::json!({"roots": []}))));
+        };
+        let (answers, ()) = tokio::join!(asked, answered);
+        assert!(matches!(answers.unwrap().as_slice(), [(key, Answer::Result(_))] if &**key == "k"));
+
+        drop(Question::send(&link, &Ask::Roots));
+        assert!(!live.is_waiting_for(&Id::from("i1-2")));
+    }
+
+    #[test]
+    fn a_session_hears_of_changes_until_it_ends() {
+        let sessions = sessions();
+        let id: Arc<str> = "s".into();
+        assert!(sessions.listener(&id, |_| {}).is_none(), "unknown sessions have no listener");
+        let tally = Arc::new(Tally::default());
+        sessions.created(&id, tally.count(&Principal::local(), 10).unwrap());
+        assert!(sessions.listener(&id, |_| {}).is_some());
+        sessions.ended("s");
+        assert_eq!(tally.total(), 0);
+    }
+}

@@ -1,0 +1,235 @@
+//! Results and errors as the client's version wants them.
+//!
+//! Backends answer in the plain form; here it gets what one era requires and another does not know. Kinds of errors
+//! become codes and statuses in one function, by a match without a wildcard.
+
+use std::sync::LazyLock;
+
+use moongate_core::{CallError, Kind, Reply, Scope, call::Freshness};
+use moongate_wire::{
+    Era, Id, Method, Raw, Refusal, RpcError, Version, code,
+    write::{self, NoId},
+};
+use serde_json::json;
+
+use crate::job::Outcome;
+
+/// Who we are, for `initialize` and for `_meta` of modern results.
+pub static SERVER_INFO: LazyLock<Raw> = LazyLock::new(|| {
+    Raw::of(&json!({"name": "moongate", "title": "Moongate", "version": env!("CARGO_PKG_VERSION")}))
+});
+
+/// The `_meta` of a modern result that has none of its own.
+static MODERN_META: LazyLock<Raw> = LazyLock::new(|| write::object([(SERVER_INFO_KEY, &*SERVER_INFO)]));
+
+/// `"complete"`
+static COMPLETE: LazyLock<Raw> = LazyLock::new(|| Raw::of("complete"));
+
+const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
+
+/// What a client is told it can use; never waits for an upstream.
+pub static CAPABILITIES: LazyLock<Raw> = LazyLock::new(|| {
+    Raw::of(&json!({
+        "tools": {"listChanged": true},
+        "prompts": {"listChanged": true},
+        "resources": {"subscribe": true, "listChanged": true},
+        "completions": {},
+        "logging": {},
+    }))
+});
+
+/// A result as `version` wants it.
+pub fn result(method: Method, reply: Reply, version: Version) -> Raw {
+    if version.era() == Era::Legacy {
+        return reply.result;
+    }
+    let freshness = method.is_cacheable().then(|| reply.freshness.unwrap_or(Freshness::NONE));
+    modern_result(&reply.result, COMPLETE.clone(), freshness)
+}
+
+/// An `input_required` result, which carries its own `resultType`.
+pub fn input_required(result: &Raw) -> Raw {
+    with_meta(result, Vec::new())
+}
+
+fn modern_result(result: &Raw, kind: Raw, freshness: Option<Freshness>) -> Raw {
+    let mut members = vec![("resultType", kind)];
+    if let Some(freshness) = freshness {
+        members.push(("ttlMs", Raw::of(&u64::try_from(freshness.ttl.as_millis()).unwrap_or(u64::MAX))));
+        members.push(("cacheScope", Raw::of(if freshness.public { "public" } else { "private" })));
+    }
+    with_meta(result, members)
+}
+
+/// Adds `members` and our `_meta`. A result that has a `_meta` of its own is rebuilt around it.
+fn with_meta(result: &Raw, mut members: Vec<(&'static str, Raw)>) -> Raw {
+    let own_meta = contains(result.as_bytes(), b"\"_meta\"").then(|| result.member("_meta")).flatten();
+    let Some(own_meta) = own_meta.filter(Raw::is_object) else {
+        members.push(("_meta", MODERN_META.clone()));
+        return write::with_members(result, &members);
+    };
+    let meta = write::with_members(&own_meta, &[(SERVER_INFO_KEY, SERVER_INFO.clone())]);
+    let rest = result.members();
+    let rest = write::object(
+        rest.iter().filter(|(key, _)| key != "_meta").map(|(key, value)| (key.as_str(), value)),
+    );
+    members.push(("_meta", meta));
+    write::with_members(&rest, &members)
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
+/// What a failed call is answered with.
+#[derive(Clone, Debug)]
+pub enum Failed {
+    /// A JSON-RPC error; the status counts only while no head was sent.
+    Error(Refusal),
+    /// A scope is missing: 403 with a challenge.
+    NeedsScope(Scope, RpcError),
+    /// A tool result with `isError`.
+    ToolResult(Raw),
+}
+
+/// A failed call, as `version` wants it.
+pub fn error(method: Method, error: &CallError, version: Version) -> Failed {
+    let modern = version.era() == Era::Modern;
+    let plain = |code: i64| Failed::Error(Refusal::new(200, code, error.public.clone()));
+    match &error.kind {
+        Kind::Unknown | Kind::InvalidParams => plain(code::INVALID_PARAMS),
+        Kind::UnknownResource { uri } => {
+            let code = if modern { code::INVALID_PARAMS } else { code::RESOURCE_NOT_FOUND };
+            let error = RpcError::new(code, error.public.clone()).with_data(json!({"uri": uri}));
+            Failed::Error(Refusal { status: 200, error })
+        }
+        Kind::Unsupported => {
+            let status = if modern { 404 } else { 200 };
+            Failed::Error(Refusal::new(status, code::METHOD_NOT_FOUND, error.public.clone()))
+        }
+        Kind::MissingCapability { required } if modern => {
+            let data = write::object([("requiredCapabilities", required)]);
+            let error = RpcError::new(code::MISSING_CAPABILITY, error.public.clone()).with_data(data);
+            Failed::Error(Refusal { status: 400, error })
+        }
+        Kind::MissingCapability { .. } if method == Method::CallTool => {
+            Failed::ToolResult(tool_error(&error.public))
+        }
+        Kind::MissingScope { scope } => {
+            let error = if modern {
+                RpcError::new(code::INVALID_PARAMS, error.public.clone())
+                    .with_data(json!({"requiredScope": scope}))
+            } else {
+                RpcError::new(code::FORBIDDEN, error.public.clone())
+            };
+            Failed::NeedsScope(scope.clone(), error)
+        }
+        Kind::Limited => Failed::Error(Refusal::new(429, internal_code(modern), error.public.clone())),
+        Kind::Rpc { error } => {
+            let status = if error.code == code::HEADER_MISMATCH { 400 } else { 200 };
+            Failed::Error(Refusal { status, error: passed_on(error, modern) })
+        }
+        Kind::MissingCapability { .. }
+        | Kind::Timeout
+        | Kind::Cancelled
+        | Kind::Unavailable
+        | Kind::Internal => plain(code::INTERNAL),
+    }
+}
+
+fn internal_code(modern: bool) -> i64 {
+    // The modern specification closed the old server range to new uses.
+    if modern { code::INTERNAL } else { code::SERVER }
+}
+
+/// A backend's own error; codes that the modern specification forbids to emit become -32603 with the original as data.
+fn passed_on(error: &RpcError, modern: bool) -> RpcError {
+    if modern && (-32019..=-32000).contains(&error.code) {
+        return RpcError::new(code::INTERNAL, error.message.clone()).with_data(json!({"original": error}));
+    }
+    error.clone()
+}
+
+/// `{"content":[{"type":"text",…}],"isError":true}`
+pub fn tool_error(message: &str) -> Raw {
+    Raw::of(&json!({"content": [{"type": "text", "text": message}], "isError": true}))
+}
+
+/// The last message of a call whose head was sent already.
+pub fn final_message(id: &Id, method: Method, outcome: Outcome, version: Version) -> Raw {
+    let message = |reply| write::result(id, &result(method, reply, version));
+    match outcome {
+        Ok(reply) => message(reply),
+        Err(failed) => match error(method, &failed, version) {
+            Failed::Error(Refusal { error, .. }) | Failed::NeedsScope(_, error) => {
+                write::error(Some(id), NoId::Omit, &error)
+            }
+            Failed::ToolResult(raw) => message(raw.into()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn reply(value: &Value) -> Reply {
+        Raw::of(value).into()
+    }
+
+    #[test]
+    fn a_legacy_result_stays_as_it_is() {
+        let plain = json!({"content": []});
+        assert_eq!(result(Method::CallTool, reply(&plain), Version::V2025_11_25), Raw::of(&plain));
+    }
+
+    #[test]
+    fn a_modern_result_has_type_and_server_and_keeps_its_own_meta() {
+        let shaped =
+            result(Method::CallTool, reply(&json!({"content": [], "_meta": {"x": 1}})), Version::V2026_07_28);
+        let value: Value = shaped.parse().unwrap();
+        assert_eq!(value["resultType"], "complete");
+        assert_eq!(value["_meta"]["x"], 1);
+        assert_eq!(value["_meta"][SERVER_INFO_KEY]["name"], "moongate");
+        assert!(value.get("ttlMs").is_none());
+        let read: Value = result(Method::ReadResource, reply(&json!({"contents": []})), Version::V2026_07_28)
+            .parse()
+            .unwrap();
+        assert_eq!((&read["ttlMs"], &read["cacheScope"]), (&json!(0), &json!("private")));
+    }
+
+    #[test]
+    fn kinds_become_codes_and_statuses_by_era() {
+        let legacy = Version::V2025_06_18;
+        let modern = Version::V2026_07_28;
+        let status_and_code =
+            |kind: Kind, version| match error(Method::ReadResource, &CallError::client(kind, "m"), version) {
+                Failed::Error(refusal) => (refusal.status, refusal.error.code),
+                Failed::NeedsScope(_, error) => (403, error.code),
+                Failed::ToolResult(_) => (200, 0),
+            };
+        let required = Raw::of(&json!({"sampling": {}}));
+        for (kind, in_legacy, in_modern) in [
+            (Kind::Unknown, (200, -32602), (200, -32602)),
+            (Kind::UnknownResource { uri: "x".into() }, (200, -32002), (200, -32602)),
+            (Kind::Unsupported, (200, -32601), (404, -32601)),
+            (Kind::MissingCapability { required }, (200, -32603), (400, -32021)),
+            (Kind::MissingScope { scope: Scope::write() }, (403, -32001), (403, -32602)),
+            (Kind::Limited, (429, -32000), (429, -32603)),
+            (Kind::Rpc { error: RpcError::new(-32004, "x") }, (200, -32004), (200, -32603)),
+            (Kind::Internal, (200, -32603), (200, -32603)),
+        ] {
+            assert_eq!(status_and_code(kind.clone(), legacy), in_legacy, "{kind:?}");
+            assert_eq!(status_and_code(kind.clone(), modern), in_modern, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_legacy_tool_call_without_the_capability_is_a_tool_error() {
+        let missing = CallError::missing_capability("sampling");
+        let failed = error(Method::CallTool, &missing, Version::V2025_11_25);
+        let Failed::ToolResult(result) = failed else { panic!("{failed:?}") };
+        assert_eq!(result.parse::<Value>().unwrap()["isError"], true);
+    }
+}

@@ -1,0 +1,150 @@
+//! A legacy SSE stream: every event goes to the session's log first, then to whoever reads the stream now.
+//!
+//! The writer (a call, or the session's change notifications) and the reader (a connection) do not know each other:
+//! a reader may leave and another come back with `Last-Event-ID`, and the writer never notices.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use moongate_storage::{EventId, State, StreamId};
+use moongate_wire::Raw;
+use tokio::sync::mpsc;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::{edge::sse, session::Live};
+
+/// The number of a session's GET stream.
+pub const GET_STREAM: u64 = 0;
+/// Events on their way to a connection; when full the writer waits for at most [`SLOW_READER`].
+const CAPACITY: usize = 16;
+/// A reader that takes nothing for so long is let go; the log keeps what it missed.
+const SLOW_READER: Duration = Duration::from_secs(30);
+/// What clients are told to wait before they come back, in milliseconds.
+const RETRY_MS: u32 = 1000;
+
+/// An event on its way to a connection.
+#[derive(Clone, Debug)]
+pub struct Chunk {
+    /// Its place in the log; a reader skips what it has had.
+    pub sequence: u64,
+    /// The bytes of the event.
+    pub bytes: Bytes,
+}
+
+/// The writing end.
+#[derive(Debug)]
+pub struct Stream {
+    id: StreamId,
+    writer: u64,
+    live: Arc<Live>,
+    state: StateRef,
+}
+
+struct StateRef(Arc<dyn State>);
+
+impl std::fmt::Debug for StateRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("State")
+    }
+}
+
+/// The reading end.
+#[derive(Debug)]
+pub struct Reader {
+    /// Events from the log that come first.
+    pub replay: VecDeque<Chunk>,
+    /// What is written from now on; ends when the stream does.
+    pub events: mpsc::Receiver<Chunk>,
+    /// The last event this reader has had.
+    pub seen: u64,
+    /// Tells the writer when this reader leaves.
+    pub gone: DropGuard,
+    /// Keeps the session in use while somebody reads.
+    pub live: Arc<Live>,
+}
+
+impl Stream {
+    /// Starts stream `number` of a session, with its first reader.
+    pub fn open(live: &Arc<Live>, state: &Arc<dyn State>, number: u64) -> (Self, Reader) {
+        let (sender, events) = mpsc::channel(CAPACITY);
+        let gone = CancellationToken::new();
+        let writer = live.attach(number, sender, gone.clone());
+        let id = StreamId { session: Arc::clone(&live.id), number };
+        let stream = Self { id, writer, live: Arc::clone(live), state: StateRef(Arc::clone(state)) };
+        let gone = gone.drop_guard();
+        (stream, Reader { replay: VecDeque::new(), events, seen: 0, gone, live: Arc::clone(live) })
+    }
+
+    /// Sends the event that lets a client come back although nothing was said yet. Only for 2025-11-25 and later: older
+    /// clients choke on its empty data.
+    pub async fn prime(&self) {
+        if let Some(id) = self.append(Bytes::new()).await {
+            self.deliver(Chunk { sequence: id.sequence, bytes: sse::priming(id, RETRY_MS) }).await;
+        }
+    }
+
+    /// Sends one message.
+    pub async fn emit(&self, message: &Raw) {
+        let id = self.append(message.clone().into_bytes()).await;
+        let sequence = id.map_or(u64::MAX, |id| id.sequence);
+        self.deliver(Chunk { sequence, bytes: sse::event(id, message) }).await;
+    }
+
+    /// Ends the reader's connection, not the stream.
+    pub fn hang_up(&self) {
+        self.live.hang_up(self.id.number, self.writer);
+    }
+
+    /// Resolves when the present reader leaves, or another stream took this one's place.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn abandoned(&self) {
+        self.live.reader_gone(self.id.number, self.writer).cancelled().await;
+    }
+
+    async fn append(&self, frame: Bytes) -> Option<EventId> {
+        match self.state.0.append(&self.id, frame).await {
+            Ok(id) => Some(id),
+            Err(error) => {
+                tracing::warn!(%error, session = %self.id.session, "event not logged; it cannot be replayed");
+                None
+            }
+        }
+    }
+
+    async fn deliver(&self, chunk: Chunk) {
+        let Some(reader) = self.live.reader(self.id.number, self.writer) else { return };
+        if let Err(mpsc::error::SendTimeoutError::Timeout(_)) = reader.send_timeout(chunk, SLOW_READER).await
+        {
+            tracing::info!(session = %self.id.session, "slow reader let go");
+            self.hang_up();
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.live.close(self.id.number, self.writer);
+    }
+}
+
+/// Comes back to a stream after the event a client saw last. `None` when the log does not hold it any more.
+pub async fn resume(
+    live: &Arc<Live>,
+    state: &Arc<dyn State>,
+    after: EventId,
+) -> Result<Option<Reader>, moongate_storage::Error> {
+    let (sender, events) = mpsc::channel(CAPACITY);
+    // Reattach before reading the log: an event that comes in between is in both, and the reader skips the second.
+    let gone = CancellationToken::new();
+    let running = live.reattach(after.stream, sender, gone.clone());
+    let Some((_, frames)) = state.replay(&live.id, after).await? else { return Ok(None) };
+    let replay = frames
+        .into_iter()
+        .filter(|(_, frame)| !frame.is_empty())
+        .map(|(id, frame)| Chunk { sequence: id.sequence, bytes: sse::frame(Some(id), &frame) })
+        .collect();
+    tracing::debug!(session = %live.id, event = %after, running, "stream resumed");
+    Ok(Some(Reader { replay, events, seen: after.sequence, gone: gone.drop_guard(), live: Arc::clone(live) }))
+}
