@@ -1,0 +1,213 @@
+//! What arrives at the gate: a connection, and the head of a request on it.
+//!
+//! Takes apart what the head says about its target host and its token, and decides nothing.
+
+use std::{fmt, net::IpAddr};
+
+use http::{HeaderMap, Uri, Version, header};
+use percent_encoding::percent_decode_str;
+
+/// Query parameters that people put tokens into. Query strings end up in logs, histories and `Referer`.
+const TOKEN_PARAMETERS: [&str; 3] = ["access_token", "auth_token", "token"];
+
+/// The connection a request came on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conn {
+    /// The peer's address, or the one that a trusted proxy's preface named.
+    pub address: IpAddr,
+    /// Whether the listener is bound to a loopback address, so that only this machine reaches it.
+    pub loopback_listener: bool,
+}
+
+/// A request that wants in.
+#[derive(Clone, Copy)]
+pub struct Knock<'a> {
+    /// Its connection.
+    pub conn: &'a Conn,
+    /// Its headers.
+    pub headers: &'a HeaderMap,
+    /// Its target; with HTTP/2 this holds the authority.
+    pub uri: &'a Uri,
+    /// The version of HTTP.
+    pub version: Version,
+}
+
+/// What the `Authorization` header holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bearer<'a> {
+    /// There is no such header.
+    Absent,
+    /// A token.
+    Token(&'a str),
+    /// Another scheme, or no token behind the scheme, as when a variable in a client's configuration is not set.
+    Unusable,
+    /// More than one header.
+    Several,
+}
+
+impl<'a> Knock<'a> {
+    /// The one host this request is for, as it was sent; `None` when there is none, several, or two that differ.
+    ///
+    /// HTTP/1 must name it in exactly one `Host` header, HTTP/2 in the authority of its target or there.
+    pub(crate) fn host(&self) -> Option<&'a str> {
+        let mut headers = self.headers.get_all(header::HOST).iter();
+        let (header, second) = (headers.next(), headers.next());
+        if second.is_some() {
+            return None;
+        }
+        let header = header.map(http::HeaderValue::to_str).transpose().ok()?;
+        let authority = self.uri.authority().map(http::uri::Authority::as_str);
+        match (header, authority) {
+            (Some(header), Some(authority)) => header.eq_ignore_ascii_case(authority).then_some(header),
+            (Some(header), None) => Some(header),
+            (None, Some(authority)) if self.version >= Version::HTTP_2 => Some(authority),
+            (None, _) => None,
+        }
+    }
+
+    /// What the `Authorization` header holds.
+    pub(crate) fn bearer(&self) -> Bearer<'a> {
+        let mut headers = self.headers.get_all(header::AUTHORIZATION).iter();
+        match (headers.next(), headers.next()) {
+            (None, _) => Bearer::Absent,
+            (Some(_), Some(_)) => Bearer::Several,
+            (Some(value), None) => value.to_str().map_or(Bearer::Unusable, parse_bearer),
+        }
+    }
+
+    /// Whether the query string holds a token, however its name is spelled.
+    pub(crate) fn token_in_query(&self) -> bool {
+        let Some(query) = self.uri.query() else { return false };
+        query.split('&').any(|pair| {
+            let name = pair.split_once('=').map_or(pair, |(name, _)| name);
+            let name = percent_decode_str(name).decode_utf8_lossy();
+            TOKEN_PARAMETERS.iter().any(|parameter| name.eq_ignore_ascii_case(parameter))
+        })
+    }
+}
+
+impl fmt::Debug for Knock<'_> {
+    /// Without the headers and the query: both may hold a token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { conn, uri, version, .. } = self;
+        f.debug_struct("Knock")
+            .field("conn", conn)
+            .field("path", &uri.path())
+            .field("version", version)
+            .finish()
+    }
+}
+
+impl fmt::Debug for Bearer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Absent => "Absent",
+            Self::Token(_) => "Token(***)",
+            Self::Unusable => "Unusable",
+            Self::Several => "Several",
+        })
+    }
+}
+
+fn parse_bearer(value: &str) -> Bearer<'_> {
+    let (scheme, token) = value.split_once(' ').unwrap_or((value, ""));
+    let token = token.trim();
+    if scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() {
+        Bearer::Token(token)
+    } else {
+        Bearer::Unusable
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| (http::HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .fold(HeaderMap::new(), |mut headers, (name, value)| {
+                headers.append(name, value);
+                headers
+            })
+    }
+
+    fn host(version: Version, uri: &'static str, hosts: &[&'static str]) -> Option<String> {
+        let conn = Conn { address: IpAddr::from([127, 0, 0, 1]), loopback_listener: true };
+        let headers = headers(&hosts.iter().map(|host| ("host", *host)).collect::<Vec<_>>());
+        let uri = Uri::from_static(uri);
+        Knock { conn: &conn, headers: &headers, uri: &uri, version }.host().map(str::to_owned)
+    }
+
+    #[test]
+    fn exactly_one_host_is_found() {
+        let http1 = Version::HTTP_11;
+        let http2 = Version::HTTP_2;
+        for (version, uri, hosts, expected) in [
+            (http1, "/mcp", &["localhost:3847"][..], Some("localhost:3847")),
+            (http1, "/mcp", &[], None),
+            (http1, "/mcp", &["localhost", "localhost"], None),
+            (http1, "/mcp", &["localhost", "evil.example.com"], None),
+            (http1, "http://localhost/mcp", &["localhost"], Some("localhost")),
+            (http1, "http://LOCALHOST/mcp", &["localhost"], Some("localhost")),
+            (http1, "http://evil.example.com/mcp", &["localhost"], None),
+            (http1, "http://localhost/mcp", &[], None),
+            (Version::HTTP_10, "/mcp", &[], None),
+            (http2, "https://localhost:3847/mcp", &[], Some("localhost:3847")),
+            (http2, "https://localhost/mcp", &["localhost"], Some("localhost")),
+            (http2, "https://localhost/mcp", &["evil.example.com"], None),
+            (http2, "https://evil.example.com/mcp", &["localhost"], None),
+            (http2, "/mcp", &["localhost"], Some("localhost")),
+            (http2, "/mcp", &[], None),
+        ] {
+            assert_eq!(host(version, uri, hosts).as_deref(), expected, "{version:?} {uri} {hosts:?}");
+        }
+    }
+
+    #[test]
+    fn a_bearer_token_is_taken_from_one_header() {
+        let conn = Conn { address: IpAddr::from([127, 0, 0, 1]), loopback_listener: true };
+        let uri = Uri::from_static("/mcp");
+        for (values, expected) in [
+            (&[][..], Bearer::Absent),
+            (&["Bearer abc"], Bearer::Token("abc")),
+            (&["bearer  abc "], Bearer::Token("abc")),
+            (&["BEARER abc"], Bearer::Token("abc")),
+            (&["Bearer"], Bearer::Unusable),
+            (&["Bearer "], Bearer::Unusable),
+            (&["Bearerabc"], Bearer::Unusable),
+            (&["Basic YTpi"], Bearer::Unusable),
+            (&["abc"], Bearer::Unusable),
+            (&["Bearer abc", "Bearer abc"], Bearer::Several),
+        ] {
+            let pairs: Vec<_> = values.iter().map(|value| ("authorization", *value)).collect();
+            let headers = headers(&pairs);
+            let knock = Knock { conn: &conn, headers: &headers, uri: &uri, version: Version::HTTP_11 };
+            assert_eq!(knock.bearer(), expected, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_in_the_query_is_seen_in_every_spelling() {
+        let conn = Conn { address: IpAddr::from([127, 0, 0, 1]), loopback_listener: true };
+        let headers = HeaderMap::new();
+        for (uri, expected) in [
+            ("/mcp", false),
+            ("/mcp?", false),
+            ("/mcp?session=token", false),
+            ("/mcp?tokens=1", false),
+            ("/mcp?token=abc", true),
+            ("/mcp?access_token=abc", true),
+            ("/mcp?a=b&Access_Token=abc", true),
+            ("/mcp?a=b&access%5Ftoken=abc", true),
+            ("/mcp?%74oken", true),
+        ] {
+            let uri = Uri::from_static(uri);
+            let knock = Knock { conn: &conn, headers: &headers, uri: &uri, version: Version::HTTP_11 };
+            assert_eq!(knock.token_in_query(), expected, "{uri}");
+        }
+    }
+}
