@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! accept ─ PROXY v2? ─ TLS? ─ ALPN or preface ─ http1 | http2 ─ App
-//!    └ connection cap, flood guard        └ timed and drained by `activity`
+//!    └ connection cap, unwelcome ones     └ timed and drained by `activity`
 //! ```
 
 use std::{
@@ -31,6 +31,7 @@ use hyper::{
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use moongate_core::task::Group;
+use moongate_telemetry::Gauge;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
@@ -88,8 +89,8 @@ pub struct Conn {
     pub address: SocketAddr,
     /// The peer of the socket: the proxy, if there is one.
     pub peer: SocketAddr,
-    /// Whether the listener is bound to a loopback address.
-    pub loopback_listener: bool,
+    /// What the gate needs to know.
+    pub gate: moongate_security::Conn,
     /// Whether the connection is encrypted.
     pub tls: bool,
     /// When it begins, streams should end.
@@ -110,10 +111,12 @@ pub struct Options {
     pub times: Times,
     /// How large a request's head may be, in bytes.
     pub max_header: usize,
-    /// Counts a new connection of an address; true when there were too many.
-    pub flood: AddressTest,
+    /// Whether an address has asked so much more than it may that its new connections are closed unanswered.
+    pub unwelcome: AddressTest,
     /// Whether an address is a proxy that may say who the client is.
     pub trusted: AddressTest,
+    /// Counts open connections.
+    pub gauge: Option<Gauge>,
 }
 
 impl Default for Options {
@@ -123,8 +126,9 @@ impl Default for Options {
             max_connections: 16_384,
             times: Times::default(),
             max_header: 16 * 1024,
-            flood: Arc::new(|_| false),
+            unwelcome: Arc::new(|_| false),
             trusted: Arc::new(|_| false),
+            gauge: None,
         }
     }
 }
@@ -145,7 +149,7 @@ impl fmt::Debug for Options {
 /// # Cancel safety
 /// Not cancel safe: requests in flight are lost.
 pub async fn serve<A: App>(listener: TcpListener, options: Options, app: Arc<A>, drain: Drain) {
-    let loopback = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+    let loopback = listener.local_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback());
     let server = Arc::new(Server {
         permits: Arc::new(Semaphore::new(options.max_connections)),
         connections: Owned(Group::new()),
@@ -225,7 +229,7 @@ impl<A: App> Server<A> {
     }
 
     fn open(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr, permit: OwnedSemaphorePermit) {
-        let counted = self.drain.connection();
+        let counted = (self.drain.connection(), self.options.gauge.as_ref().map(Gauge::hold));
         let server = Arc::clone(self);
         self.connections.0.spawn(async move {
             let _alive = (counted, permit);
@@ -270,13 +274,18 @@ impl<A: App> Server<A> {
         activity: Arc<Activity>,
     ) -> Result<(), BoxError> {
         let (address, stream) = self.client(stream, peer, &activity).await?;
-        if (self.options.flood)(address.ip()) {
-            return Err("too many connections from this address".into());
+        // A client that reaches a dual-stack listener by IPv4 is counted and trusted as what it is.
+        let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+        if (self.options.unwelcome)(address.ip()) {
+            return Err("too many requests from this address".into());
         }
         let conn = Arc::new(Conn {
             address,
             peer,
-            loopback_listener: self.loopback,
+            gate: moongate_security::Conn {
+                address: address.ip().to_canonical(),
+                loopback_listener: self.loopback,
+            },
             tls: self.options.tls.is_some(),
             drain: self.drain.clone(),
         });
@@ -303,7 +312,7 @@ impl<A: App> Server<A> {
         peer: SocketAddr,
         activity: &Arc<Activity>,
     ) -> io::Result<(SocketAddr, Prefixed<TcpStream>)> {
-        if !(self.options.trusted)(peer.ip()) {
+        if !(self.options.trusted)(peer.ip().to_canonical()) {
             return Ok((peer, Prefixed::new(Bytes::new(), stream)));
         }
         let mut stream = Watched::new(stream, Arc::clone(activity));

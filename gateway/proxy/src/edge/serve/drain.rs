@@ -89,6 +89,14 @@ impl Drain {
         self.reached(Phase::Draining).await;
     }
 
+    /// Resolves when no new connection is accepted.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn closed(&self) {
+        self.closing().await;
+    }
+
     /// Resolves when no connection may go on.
     ///
     /// # Cancel safety

@@ -1,26 +1,23 @@
-//! What may come before the first request: a PROXY v2 header, the HTTP/2 preface.
+//! What may come before the first request: a PROXY v2 preface, the HTTP/2 preface.
 //!
-//! Both are read byte-exactly: what turns out to belong to something else is handed back as a prefix, and [`Prefixed`]
-//! replays it. Who may send a PROXY header is decided by the caller.
+//! What was read and belongs to something else is handed back as a prefix, and [`Prefixed`] replays it. Who may send a
+//! PROXY preface is decided by the caller.
 
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::SocketAddr,
     pin::Pin,
     task::{Context, Poll},
 };
 
 use bytes::{Buf as _, Bytes, BytesMut};
+use moongate_security::proxy::{self, ProxyError};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
 /// The first bytes of every HTTP/2 connection.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// The first bytes of a PROXY v2 header; no other protocol begins so.
-const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
-/// Signature, version and command, family, length.
-const HEADER: usize = 16;
-/// Addresses take 36 bytes at most; the rest is extensions, which a sender may add but hardly beyond this.
-const MAX_ADDRESSES: usize = 1024;
+/// Enough for a preface with both addresses and some extensions; it grows for more.
+const PROXY_ROOM: usize = 128;
 
 /// Which protocol a cleartext client speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,51 +33,24 @@ pub(super) async fn protocol(stream: &mut (impl AsyncRead + Unpin)) -> io::Resul
     Ok((protocol, read))
 }
 
-/// Reads a PROXY v2 header, if the connection begins with one: the client's address (none for a health check of the
-/// proxy itself), and what was read beyond or instead of the header.
+/// Reads a PROXY v2 preface, if the connection begins with one: the client's address (none when the proxy speaks for
+/// itself), and what was read beyond or instead of the preface.
 pub(super) async fn proxied(
     stream: &mut (impl AsyncRead + Unpin),
 ) -> io::Result<(Option<SocketAddr>, Bytes)> {
-    let read = read_while_prefix(stream, SIGNATURE).await?;
-    if read != SIGNATURE {
-        return Ok((None, read));
-    }
-    let mut rest = [0; HEADER - SIGNATURE.len()];
-    stream.read_exact(&mut rest).await?;
-    let [command, family, high, low] = rest;
-    let length = usize::from(u16::from_be_bytes([high, low]));
-    if length > MAX_ADDRESSES {
-        return Err(invalid("a PROXY header that long is not accepted"));
-    }
-    let mut addresses = vec![0; length];
-    stream.read_exact(&mut addresses).await?;
-    match command {
-        // LOCAL: the proxy speaks for itself.
-        0x20 => Ok((None, Bytes::new())),
-        0x21 => Ok((source(family, &addresses)?, Bytes::new())),
-        _ => Err(invalid("unknown PROXY version or command")),
-    }
-}
-
-/// The source address of a PROXY command; none for families that have no IP address.
-fn source(family: u8, mut addresses: &[u8]) -> io::Result<Option<SocketAddr>> {
-    const TCP4: u8 = 0x11;
-    const TCP6: u8 = 0x21;
-    let address: IpAddr = match family {
-        TCP4 if addresses.len() >= 12 => {
-            let source = Ipv4Addr::from_bits(addresses.get_u32());
-            addresses.advance(4);
-            source.into()
+    let mut read = BytesMut::with_capacity(PROXY_ROOM);
+    loop {
+        match proxy::parse(&read) {
+            Ok(Some(preface)) => {
+                read.advance(preface.consumed);
+                return Ok((preface.client, read.freeze()));
+            }
+            Err(ProxyError::Signature) => return Ok((None, read.freeze())),
+            Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+            Ok(None) if stream.read_buf(&mut read).await? > 0 => {}
+            Ok(None) => return Err(io::ErrorKind::UnexpectedEof.into()),
         }
-        TCP6 if addresses.len() >= 36 => {
-            let source = Ipv6Addr::from_bits(addresses.get_u128());
-            addresses.advance(16);
-            source.into()
-        }
-        TCP4 | TCP6 => return Err(invalid("a PROXY header too short for its addresses")),
-        _ => return Ok(None),
-    };
-    Ok(Some(SocketAddr::new(address, addresses.get_u16())))
+    }
 }
 
 /// Reads no more than `expected.len()` bytes and stops at the first that differs, or at the end of input.
@@ -93,10 +63,6 @@ async fn read_while_prefix(stream: &mut (impl AsyncRead + Unpin), expected: &[u8
         }
     }
     Ok(read.freeze())
-}
-
-fn invalid(reason: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 
 /// A stream that first yields what was already read from it.
@@ -157,14 +123,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Prefixed<S> {
 mod tests {
     use super::*;
 
-    fn header(command: u8, family: u8, addresses: &[u8]) -> Vec<u8> {
-        let mut header = SIGNATURE.to_vec();
-        header.extend([command, family]);
-        header.extend(u16::try_from(addresses.len()).unwrap().to_be_bytes());
-        header.extend(addresses);
-        header
-    }
-
     #[tokio::test]
     async fn the_preface_alone_means_http2() {
         for (sent, expected, read) in [
@@ -187,27 +145,22 @@ mod tests {
         assert_eq!((protocol, prefix.as_ref()), (Protocol::Http1, &b"PRX"[..]));
     }
 
+    /// PROXY, TCP over IPv4, from 192.0.2.7:8080.
+    const PROXIED: &[u8] =
+        b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x0c\xc0\x00\x02\x07\x7f\x00\x00\x01\x1f\x90\x00\x50";
+
     #[tokio::test]
-    async fn a_proxy_header_names_the_client() {
-        let four = [192, 0, 2, 7, 10, 0, 0, 1, 0x1F, 0x90, 0, 80];
-        let mut six = vec![0; 36];
-        six[..16].copy_from_slice(&Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 9).octets());
-        six[32..34].copy_from_slice(&443_u16.to_be_bytes());
-        for (bytes, expected) in [
-            (header(0x21, 0x11, &four), Some("192.0.2.7:8080")),
-            (header(0x21, 0x21, &six), Some("[2001:db8::9]:443")),
-            (header(0x20, 0x00, &[]), None),
-            (header(0x21, 0x31, &[0; 216]), None),
-        ] {
-            let mut stream: &[u8] = &bytes;
-            let (address, prefix) = proxied(&mut stream).await.unwrap();
-            assert_eq!(address, expected.map(|text| text.parse().unwrap()));
-            assert!(prefix.is_empty() && stream.is_empty());
-        }
+    async fn a_preface_names_the_client_and_what_follows_is_kept() {
+        let whole = [PROXIED, b"GET"].concat();
+        let (address, prefix) = proxied(&mut &*whole).await.unwrap();
+        assert_eq!((address, prefix.as_ref()), (Some("192.0.2.7:8080".parse().unwrap()), &b"GET"[..]));
+        let (first, second) = whole.split_at(5);
+        let mut torn = tokio::io::AsyncReadExt::chain(first, second);
+        assert_eq!(proxied(&mut torn).await.unwrap().0, address);
     }
 
     #[tokio::test]
-    async fn what_is_no_proxy_header_is_handed_back() {
+    async fn what_is_no_preface_is_handed_back() {
         let mut stream: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
         let (address, prefix) = proxied(&mut stream).await.unwrap();
         assert_eq!(address, None);
@@ -217,14 +170,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn broken_proxy_headers_are_refused() {
-        for bytes in [
-            header(0x31, 0x11, &[0; 12]),
-            header(0x21, 0x11, &[0; 11]),
-            header(0x21, 0x21, &[0; 35]),
-            header(0x21, 0x11, &[0; 1025]),
-            header(0x21, 0x11, &[0; 12])[..20].to_vec(),
-        ] {
+    async fn a_broken_or_torn_preface_is_an_error() {
+        for bytes in [&b"\r\n\r\n\0\r\nQUIT\n\x31\x11\x00\x00"[..], &PROXIED[..20], b"\r\n\r\n", b""] {
             assert!(proxied(&mut &*bytes).await.is_err(), "{bytes:?}");
         }
     }

@@ -238,8 +238,8 @@ async fn connections_over_the_cap_wait_for_one_to_close() {
 }
 
 #[tokio::test]
-async fn a_flooding_address_is_closed_without_an_answer() {
-    let options = Options { flood: Arc::new(|address| address.is_loopback()), ..Options::default() };
+async fn an_unwelcome_address_is_closed_without_an_answer() {
+    let options = Options { unwelcome: Arc::new(|address| address.is_loopback()), ..Options::default() };
     let server = Running::start(options).await;
     let mut client = server.client().await;
     client.stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
