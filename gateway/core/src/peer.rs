@@ -26,11 +26,14 @@ pub trait Link: Send + Sync {
     fn ask(
         &self,
         questions: Vec<(Box<str>, Ask)>,
-    ) -> BoxFuture<'_, Result<Vec<(Box<str>, Answer)>, CallError>>;
+    ) -> BoxFuture<'_, Answers>;
 
     /// Ends the client's connection but not the call, where the client can come back for the rest (2025-11-25).
     fn hang_up(&self);
 }
+
+/// Answers under the keys of their questions.
+pub type Answers = Result<Vec<(Box<str>, Answer)>, CallError>;
 
 /// What a backend tells the client on the way.
 #[derive(Clone, Debug, PartialEq)]
@@ -242,7 +245,7 @@ impl Link for Silent {
     fn ask(
         &self,
         _questions: Vec<(Box<str>, Ask)>,
-    ) -> BoxFuture<'_, Result<Vec<(Box<str>, Answer)>, CallError>> {
+    ) -> BoxFuture<'_, Answers> {
         Box::pin(async { Err(CallError::client(crate::Kind::Cancelled, "nobody is there to answer")) })
     }
 

@@ -18,6 +18,7 @@ impl Group {
     }
 
     /// A group that ends with this one, or earlier.
+    #[must_use]
     pub fn child(&self) -> Self {
         Self { tasks: TaskTracker::new(), cancel: self.cancel.child_token() }
     }
@@ -25,7 +26,6 @@ impl Group {
     /// Runs `task` until it ends or the group is cancelled, whichever is first.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let cancel = self.cancel.clone();
-        #[expect(clippy::disallowed_methods, reason = "the one place that may: the group owns the task")]
         self.tasks.spawn(async move {
             tokio::select! {
                 () = cancel.cancelled() => {}

@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// How long `server/discover` stays good.
-const DISCOVER_TTL: Duration = Duration::from_secs(3600);
+const DISCOVER_TTL: Duration = Duration::from_hours(1);
 
 /// Who is calling, from where, under which configuration.
 #[derive(Clone, Debug)]
@@ -151,7 +151,7 @@ impl Gateway {
             }
         };
         let peer = Peer::silent(Arc::clone(&caller.client));
-        let limit = self.timeout(caller, None);
+        let limit = timeout(caller, None);
         let cx = self.context(caller, params, None, peer, limit);
         let backend = Arc::clone(&member.backend);
         let call = Call { operation, meta: params.meta.raw.clone() };
@@ -181,7 +181,7 @@ impl Gateway {
         let outbox = Arc::new(Outbox::new(params.meta.progress_token.clone(), caller.log_level));
         let (link, running) = link(way, &outbox, &id)?;
         let peer = Peer::new(Arc::clone(&caller.client), link);
-        let limit = self.timeout(caller, target.timeout);
+        let limit = timeout(caller, target.timeout);
         let cx = self.context(caller, params, Some(&target.claimed), peer, limit);
         let observed = Observed::new(&target.metric, cx.clone());
         let call = Call { operation: target.operation, meta: params.meta.raw.clone() };
@@ -259,14 +259,9 @@ impl Gateway {
     pub(crate) async fn view(&self, caller: &Caller) -> Arc<View> {
         let cx = || {
             let peer = Peer::silent(Arc::clone(&caller.client));
-            self.context(caller, &Params::default(), None, peer, self.timeout(caller, None))
+            self.context(caller, &Params::default(), None, peer, timeout(caller, None))
         };
         caller.snapshot.catalog.view(&caller.admitted, caller.profile.as_ref(), cx).await
-    }
-
-    fn timeout(&self, caller: &Caller, route: Option<Duration>) -> Duration {
-        let limits = &caller.snapshot.config.security.limits;
-        route.unwrap_or(limits.call_timeout).min(limits.max_timeout)
     }
 
     fn context(
@@ -297,6 +292,12 @@ impl Gateway {
             peer,
         }
     }
+}
+
+/// How long a call may take.
+fn timeout(caller: &Caller, route: Option<Duration>) -> Duration {
+    let limits = &caller.snapshot.config.security.limits;
+    route.unwrap_or(limits.call_timeout).min(limits.max_timeout)
 }
 
 /// Where a call goes and with what.

@@ -15,7 +15,7 @@ use std::{
 };
 
 use futures_core::future::BoxFuture;
-use moongate_core::{Answer, Ask, CallError, Kind, Level, Note, Reply, Side};
+use moongate_core::{Answer, Ask, CallError, Kind, Level, Note, Reply};
 use moongate_wire::{Id, Raw, write};
 use tokio::{sync::oneshot, time::Instant};
 
@@ -289,13 +289,8 @@ pub async fn within(limit: Duration, outbox: Arc<Outbox>, mut call: BoxFuture<'s
             }
             if Instant::now() >= deadline {
                 let seconds = limit.as_secs_f32();
-                return Poll::Ready(Err(CallError {
-                    side: Side::Upstream,
-                    ..CallError::client(
-                        Kind::Timeout,
-                        format!("The call took longer than {seconds} s and was cancelled"),
-                    )
-                }));
+                let late = format!("The call took longer than {seconds} s and was cancelled");
+                return Poll::Ready(Err(CallError::upstream(Kind::Timeout, late)));
             }
         }
     })
@@ -306,8 +301,8 @@ pub async fn within(limit: Duration, outbox: Arc<Outbox>, mut call: BoxFuture<'s
 mod tests {
     use super::*;
 
-    fn done(raw: &str) -> Outcome {
-        Ok(Raw::from_text(raw.to_owned()).unwrap().into())
+    fn done() -> Reply {
+        Raw::empty_object().into()
     }
 
     fn progress(value: f64) -> Note {
@@ -325,7 +320,7 @@ mod tests {
                 inner.note(&progress(1.0));
                 inner.note(&progress(1.0));
                 inner.note(&progress(2.0));
-                done("{}")
+                Ok(done())
             }),
         );
         let mut messages = 0;
@@ -392,13 +387,13 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(100)).await;
             drop(guard);
             tokio::time::sleep(Duration::from_secs(5)).await;
-            done("{}")
+            Ok(done())
         });
         assert!(within(Duration::from_secs(10), outbox, call).await.is_ok());
 
         let call: BoxFuture<'static, Outcome> = Box::pin(async {
             tokio::time::sleep(Duration::from_secs(11)).await;
-            done("{}")
+            Ok(done())
         });
         let late = within(Duration::from_secs(10), Arc::default(), call).await;
         assert!(matches!(late, Err(CallError { kind: Kind::Timeout, .. })));

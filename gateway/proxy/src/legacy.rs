@@ -99,13 +99,19 @@ impl Gateway {
             Method::Subscribe => {
                 let uri = uri()?;
                 self.call_quietly(caller, params, Operation::Subscribe { uri: uri.into() }).await?;
-                self.edit(place, |record| drop(record.subscriptions.insert(uri.to_owned()))).await?;
+                self.edit(place, |record| {
+                    record.subscriptions.insert(uri.to_owned());
+                })
+                .await?;
                 Ok(engine::empty())
             }
             Method::Unsubscribe => {
                 let uri = uri()?;
                 self.call_quietly(caller, params, Operation::Unsubscribe { uri: uri.into() }).await?;
-                self.edit(place, |record| drop(record.subscriptions.remove(uri))).await?;
+                self.edit(place, |record| {
+                    record.subscriptions.remove(uri);
+                })
+                .await?;
                 Ok(engine::empty())
             }
             Method::Initialize => {

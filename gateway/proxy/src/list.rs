@@ -28,7 +28,9 @@ impl List {
     pub fn new<'a>(member: &'static str, entries: impl IntoIterator<Item = &'a Raw>) -> Self {
         let entries: Vec<&Raw> = entries.into_iter().collect();
         let mut hasher = DefaultHasher::new();
-        entries.iter().for_each(|entry| entry.hash(&mut hasher));
+        for entry in &entries {
+            entry.hash(&mut hasher);
+        }
         let content = hasher.finish();
         let count = entries.len().div_ceil(PAGE).max(1);
         let mut chunks = entries.chunks(PAGE);

@@ -16,7 +16,9 @@ use std::{
 use aws_lc_rs::digest;
 use base64::{Engine as _, prelude::BASE64_STANDARD_NO_PAD};
 use moongate_core::{
-    Answer, Ask, BoxFuture, CallError, Clock, Kind, Note, Principal, peer::Link, task::Group,
+    Answer, Ask, BoxFuture, CallError, Clock, Kind, Note, Principal,
+    peer::{Answers, Link},
+    task::Group,
 };
 use moongate_security::keyring::{Keyring, Purpose};
 use moongate_wire::{Id, Raw, RpcError, code, write};
@@ -30,7 +32,7 @@ use crate::{
 };
 
 /// How long a parked call waits for its client.
-pub const TTL: Duration = Duration::from_secs(600);
+pub const TTL: Duration = Duration::from_mins(10);
 
 /// The parked calls of this process.
 pub struct Parked {
@@ -324,10 +326,7 @@ impl Link for RoundsLink {
         self.outbox.note(&note);
     }
 
-    fn ask(
-        &self,
-        questions: Vec<(Box<str>, Ask)>,
-    ) -> BoxFuture<'_, Result<Vec<(Box<str>, Answer)>, CallError>> {
+    fn ask(&self, questions: Vec<(Box<str>, Ask)>) -> BoxFuture<'_, Answers> {
         Box::pin(async move {
             let (answered, open) =
                 take_answers(questions, &mut self.responses.lock().unwrap_or_else(PoisonError::into_inner));
@@ -351,13 +350,9 @@ impl Link for RoundsLink {
 mod tests {
     use super::*;
 
-    fn raw(value: Value) -> Raw {
-        Raw::of(&value)
-    }
-
     #[test]
     fn a_fingerprint_ignores_order_and_spelling_but_nothing_else() {
-        let of = |value: Value| Fingerprint::of("tools/call", "t", &raw(value));
+        let of = |value: Value| Fingerprint::of("tools/call", "t", &Raw::of(&value));
         let text = |text: &str| Fingerprint::of("tools/call", "t", &Raw::from_text(text.to_owned()).unwrap());
         assert_eq!(text(r#"{"a":1,"b":[1,2]}"#), text(r#"{ "b" : [1.0, 2], "\u0061":1e0 }"#));
         assert_ne!(of(serde_json::json!({"a": 1})), of(serde_json::json!({"a": 2})));
@@ -377,7 +372,7 @@ mod tests {
             (serde_json::json!({"name": 5, "roots": null}), 2),
             (serde_json::json!({"name": {"action": "maybe"}, "roots": {"roots": 1}}), 2),
         ] {
-            let (_, left) = take_answers(questions.clone(), &mut raw(responses.clone()).members());
+            let (_, left) = take_answers(questions.clone(), &mut Raw::of(&responses).members());
             assert_eq!(left.len(), open, "{responses}");
         }
     }

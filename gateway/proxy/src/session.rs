@@ -13,7 +13,10 @@ use std::{
     time::Duration,
 };
 
-use moongate_core::{Answer, Ask, BoxFuture, CallError, Kind, Note, peer::Link};
+use moongate_core::{
+    Answer, Ask, BoxFuture, CallError, Kind, Note,
+    peer::{Answers, Link},
+};
 use moongate_wire::{Id, Raw, frame::Outcome, write};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -26,7 +29,7 @@ use crate::{
 };
 
 /// How long a person may take to answer.
-pub const ASK_TIMEOUT: Duration = Duration::from_secs(600);
+pub const ASK_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// The sessions of this process.
 #[derive(Debug)]
@@ -284,10 +287,7 @@ impl Link for SessionLink {
         self.outbox.note(&note);
     }
 
-    fn ask(
-        &self,
-        questions: Vec<(Box<str>, Ask)>,
-    ) -> BoxFuture<'_, Result<Vec<(Box<str>, Answer)>, CallError>> {
+    fn ask(&self, questions: Vec<(Box<str>, Ask)>) -> BoxFuture<'_, Answers> {
         Box::pin(async move {
             if !self.can_stream {
                 let hint =

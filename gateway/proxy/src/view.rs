@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use crate::{catalog::Member, list::List};
 
 /// How long a list is good when its backends do not say and announce changes.
-const LIST_TTL: Duration = Duration::from_secs(60);
+const LIST_TTL: Duration = Duration::from_mins(1);
 
 /// A backend and what it offers this caller.
 #[derive(Clone, Debug)]

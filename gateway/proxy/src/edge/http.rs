@@ -10,7 +10,7 @@ use futures_core::future::BoxFuture;
 use http::{HeaderMap, Method as Verb, Request, Response, header, request};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use moongate_security::{Admitted, Conn as Peer, Denied, Knock, Reason, origin};
+use moongate_security::{Admitted, Denied, Knock, Reason, origin};
 use moongate_storage::{Entry, Rate};
 use moongate_wire::{
     Frame, Id, Message, Params, Refusal, RpcError, Version, code,
@@ -86,8 +86,7 @@ impl Gateway {
     async fn respond(self: &Arc<Self>, request: Request<Incoming>, conn: &Conn) -> Response<Body> {
         let (head, body) = request.into_parts();
         let snapshot = self.snapshot();
-        let peer = Peer { address: conn.address.ip(), loopback_listener: conn.loopback_listener };
-        let knock = Knock { conn: &peer, headers: &head.headers, uri: &head.uri, version: head.version };
+        let knock = Knock { conn: &conn.gate, headers: &head.headers, uri: &head.uri, version: head.version };
         let cors = match snapshot.gate.check_site(&knock) {
             Ok(cors) => cors,
             Err(refusal) => return self.turn_away(&refusal),

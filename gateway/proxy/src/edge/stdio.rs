@@ -182,7 +182,7 @@ impl Pipe {
     async fn receive(self: &Arc<Self>, frame: Result<Frame, Malformed>, calls: &Calls) {
         match frame {
             Err(malformed) => {
-                self.say(write::error(malformed.id.as_ref(), self.no_id(), &malformed.error)).await
+                self.say(write::error(malformed.id.as_ref(), self.no_id(), &malformed.error)).await;
             }
             Ok(Frame::One(message)) => self.message(message, calls).await,
             Ok(Frame::Batch(messages)) => self.batch(messages, calls).await,
@@ -414,7 +414,7 @@ impl Pipe {
         };
         match self.gateway.listen(caller, request.id.clone(), request.params.as_ref()).await {
             Err(error) => {
-                self.say(shape::final_message(&request.id, Method::Listen, Err(error), version)).await
+                self.say(shape::final_message(&request.id, Method::Listen, Err(error), version)).await;
             }
             Ok(listening) => {
                 // A listen says nothing by itself; its outbox only hears of the cancellation.
@@ -439,7 +439,7 @@ impl Pipe {
             for message in messages {
                 match message {
                     Err(malformed) => {
-                        answers.push(write::error(malformed.id.as_ref(), NoId::Null, &malformed.error))
+                        answers.push(write::error(malformed.id.as_ref(), NoId::Null, &malformed.error));
                     }
                     Ok(Message::Request(request)) => {
                         answers.push(

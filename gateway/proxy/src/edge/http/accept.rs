@@ -25,7 +25,7 @@ impl Accept {
         for range in values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')) {
             let mut parts = range.split(';').map(str::trim);
             let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
-            let refused = parts.any(|parameter| is_zero_weight(parameter));
+            let refused = parts.any(is_zero_weight);
             accept.json |= !refused && matches!(kind.as_str(), "application/json" | "application/*" | "*/*");
             accept.events |= !refused && matches!(kind.as_str(), "text/event-stream" | "text/*" | "*/*");
         }

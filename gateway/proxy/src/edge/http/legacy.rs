@@ -211,7 +211,7 @@ impl Visit<'_> {
             return answer::refused(None, &refusal);
         }
         if self.is_modern_header() {
-            return self.post_only();
+            return post_only();
         }
         match self.session().await {
             Ok(session) => session.open_stream().await,
@@ -221,7 +221,7 @@ impl Visit<'_> {
 
     pub(super) async fn delete(&self) -> Response<Body> {
         if self.is_modern_header() {
-            return self.post_only();
+            return post_only();
         }
         let session = match self.session().await {
             Ok(session) => session,
@@ -242,15 +242,15 @@ impl Visit<'_> {
     fn is_modern_header(&self) -> bool {
         self.version_header() == Some(Version::V2026_07_28.as_str())
     }
+}
 
-    fn post_only(&self) -> Response<Body> {
-        let mut response = answer::refused(
-            None,
-            &Refusal::new(405, code::INVALID_REQUEST, "method not allowed: this version uses POST only"),
-        );
-        response.headers_mut().insert(http::header::ALLOW, HeaderValue::from_static("POST"));
-        response
-    }
+fn post_only() -> Response<Body> {
+    let mut response = answer::refused(
+        None,
+        &Refusal::new(405, code::INVALID_REQUEST, "method not allowed: this version uses POST only"),
+    );
+    response.headers_mut().insert(http::header::ALLOW, HeaderValue::from_static("POST"));
+    response
 }
 
 fn is_modern(message: &Message) -> bool {
@@ -317,10 +317,10 @@ impl InSession<'_> {
         loop {
             match patient.step().await {
                 Step::Message(message) if accept.events => {
-                    return self.stream(patient, method, Some(message), false).await;
+                    return self.stream(patient, method, Some(message), false);
                 }
                 Step::HangUp if accept.events && may_come_back => {
-                    return self.stream(patient, method, None, true).await;
+                    return self.stream(patient, method, None, true);
                 }
                 Step::Message(_) | Step::HangUp | Step::Ask(_) => {}
                 Step::Cancelled => {
@@ -337,7 +337,7 @@ impl InSession<'_> {
     }
 
     /// Answers with a stream. From here the call belongs to the session, not to this connection.
-    async fn stream(
+    fn stream(
         &self,
         mut patient: Patient,
         method: Method,
@@ -379,7 +379,7 @@ impl InSession<'_> {
         if let Some(last) = self.visit.header(names::LAST_EVENT_ID) {
             return self.resume(last).await;
         }
-        self.listen().await
+        self.listen_with(None)
     }
 
     async fn resume(&self, last: &str) -> Response<Body> {
@@ -394,12 +394,12 @@ impl InSession<'_> {
             );
         };
         match stream::resume(&self.live, self.gateway().state(), after).await {
-            Ok(Some(reader)) if after.stream == stream::GET_STREAM => self.listen_with(Some(reader)).await,
+            Ok(Some(reader)) if after.stream == stream::GET_STREAM => self.listen_with(Some(reader)),
             Ok(Some(reader)) => {
                 answer::events(|open| Body::legacy(reader, open), self.gateway().open_stream())
             }
             // What is not in the log any more cannot be replayed; the client still gets what comes.
-            Ok(None) => self.listen().await,
+            Ok(None) => self.listen_with(None),
             Err(error) => {
                 tracing::error!(%error, "the event log cannot be read");
                 answer::refused(
@@ -410,11 +410,7 @@ impl InSession<'_> {
         }
     }
 
-    async fn listen(&self) -> Response<Body> {
-        self.listen_with(None).await
-    }
-
-    async fn listen_with(&self, resumed: Option<stream::Reader>) -> Response<Body> {
+    fn listen_with(&self, resumed: Option<stream::Reader>) -> Response<Body> {
         let gateway = self.gateway();
         let Some(listener) = gateway.sessions.listener(&self.live.id, |_| {}) else {
             return answer::refused(None, &Refusal::new(404, code::FORBIDDEN, "session expired"));
