@@ -128,3 +128,48 @@ impl Method {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_era_has_its_methods_and_no_others() {
+        for (name, legacy, modern) in [
+            ("initialize", true, false),
+            ("ping", true, false),
+            ("logging/setLevel", true, false),
+            ("resources/subscribe", true, false),
+            ("resources/unsubscribe", true, false),
+            ("server/discover", false, true),
+            ("subscriptions/listen", false, true),
+            ("tools/list", true, true),
+            ("tools/call", true, true),
+            ("prompts/list", true, true),
+            ("prompts/get", true, true),
+            ("resources/list", true, true),
+            ("resources/templates/list", true, true),
+            ("resources/read", true, true),
+            ("completion/complete", true, true),
+            ("tasks/get", false, false),
+            ("Tools/List", false, false),
+            ("", false, false),
+        ] {
+            for version in Version::ALL {
+                let expected = if version.era() == Era::Legacy { legacy } else { modern };
+                assert_eq!(Method::parse(name, version).is_some(), expected, "{name} {version}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_method_reads_back_what_it_writes() {
+        for method in Method::ALL {
+            assert!(
+                Version::ALL
+                    .into_iter()
+                    .any(|version| Method::parse(method.as_str(), version) == Some(method))
+            );
+        }
+    }
+}

@@ -68,7 +68,7 @@ impl Raw {
 
     /// Reads the text as `T`, borrowing from it where `T` can.
     pub fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
-        serde_json::from_slice(&self.0)
+        serde_json::from_str(self.as_str())
     }
 
     /// Whether the value is an object.

@@ -102,6 +102,8 @@ struct Level<'a> {
     object: bool,
     /// Where this object's names begin in [`Scanner::names`].
     first_name: usize,
+    /// One bit for each [`fingerprint`] among this object's names, so that most new names need no comparison.
+    fingerprints: u64,
     /// All names of this object, once there are more than a few.
     many: Option<HashSet<Cow<'a, [u8]>>>,
 }
@@ -155,7 +157,7 @@ impl<'a> Scanner<'a> {
         if self.take(if object { b'}' } else { b']' }) {
             return Ok(None);
         }
-        self.levels.push(Level { place, object, first_name: self.names.len(), many: None });
+        self.levels.push(Level { place, object, first_name: self.names.len(), fingerprints: 0, many: None });
         if object { self.name().map(Some) } else { Ok(Some(place.element())) }
     }
 
@@ -184,7 +186,7 @@ impl<'a> Scanner<'a> {
     fn name(&mut self) -> Result<Place, Problem> {
         self.skip_blanks();
         let quoted = self.rest;
-        self.expect(b"\"")?;
+        self.require(b'"')?;
         let text = self.string()?;
         let name = if text.escaped {
             let decoded: String = quoted
@@ -196,7 +198,7 @@ impl<'a> Scanner<'a> {
             Cow::Borrowed(text.inner)
         };
         self.skip_blanks();
-        self.expect(b":")?;
+        self.require(b':')?;
         Ok(self.remember(name))
     }
 
@@ -209,9 +211,12 @@ impl<'a> Scanner<'a> {
         if level.many.is_none() && self.names.len() - level.first_name == FEW_NAMES {
             level.many = Some(self.names.drain(level.first_name..).collect());
         }
+        let bit = 1_u64 << fingerprint(&name);
+        let known = level.fingerprints & bit != 0;
+        level.fingerprints |= bit;
         let repeated = match &level.many {
             Some(names) => names.contains(&name),
-            None => self.names.get(level.first_name..).is_some_and(|names| names.contains(&name)),
+            None => known && self.names.get(level.first_name..).is_some_and(|names| names.contains(&name)),
         };
         if repeated {
             let inside = matches!(level.place, Place::Arguments | Place::Inside);
@@ -313,6 +318,10 @@ impl<'a> Scanner<'a> {
         found
     }
 
+    fn require(&mut self, byte: u8) -> Result<(), Problem> {
+        if self.take(byte) { Ok(()) } else { Err(Problem::NotJson) }
+    }
+
     fn expect(&mut self, text: &[u8]) -> Result<(), Problem> {
         self.rest = self.rest.strip_prefix(text).ok_or(Problem::NotJson)?;
         Ok(())
@@ -329,23 +338,40 @@ struct Text<'a> {
     escaped: bool,
 }
 
+/// A number below 64 that equal names share and different ones often do not.
+fn fingerprint(name: &[u8]) -> usize {
+    let end = |byte: Option<&u8>| byte.copied().map_or(0, usize::from);
+    (end(name.first()) * 7 + end(name.last()) * 13 + name.len()) % 64
+}
+
 fn duplicate(name: &[u8], inside_arguments: bool) -> Problem {
     let name = String::from_utf8_lossy(name).chars().take(SHOWN_NAME).collect();
     if inside_arguments { Problem::DuplicateArgument { name } } else { Problem::Duplicate { name } }
 }
 
-/// How many bytes at the start of `bytes` are ordinary characters of a string.
+/// How many bytes at the start of `bytes` are ordinary characters of a string: neither quote, backslash nor control.
 fn plain_length(bytes: &[u8]) -> usize {
-    const BLOCK: usize = 32;
-    fn special(byte: u8) -> bool {
-        byte == b'"' || byte == b'\\' || byte < b' '
+    const WORD: usize = 8;
+    let (words, tail) = bytes.as_chunks::<WORD>();
+    for (index, word) in words.iter().enumerate() {
+        let special = special_bytes(u64::from_le_bytes(*word));
+        if special != 0 {
+            return index * WORD + special.trailing_zeros() as usize / WORD;
+        }
     }
-    // Whole blocks first: without an early exit inside, the compiler tests a block with a few vector instructions.
-    let (blocks, _) = bytes.as_chunks::<BLOCK>();
-    let plain = |block: &&[u8; BLOCK]| !block.iter().fold(false, |found, &byte| found | special(byte));
-    let skipped = BLOCK * blocks.iter().take_while(plain).count();
-    let rest = bytes.get(skipped..).unwrap_or_default();
-    skipped + rest.iter().position(|&byte| special(byte)).unwrap_or(rest.len())
+    let plain =
+        tail.iter().position(|&byte| byte == b'"' || byte == b'\\' || byte < b' ').unwrap_or(tail.len());
+    words.len() * WORD + plain
+}
+
+/// Sets the top bit of the first byte that needs attention, and of no byte before it; zero if there is none. A borrow
+/// may run into the bytes behind, which is why only the first counts.
+fn special_bytes(word: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const TOPS: u64 = 0x8080_8080_8080_8080;
+    let below = |word: u64, limit: u8| word.wrapping_sub(ONES * u64::from(limit)) & !word;
+    let equal = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+    (below(word, b' ') | equal(b'"') | equal(b'\\')) & TOPS
 }
 
 fn digits(bytes: &[u8]) -> usize {
