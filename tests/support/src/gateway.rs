@@ -68,10 +68,10 @@ impl Gateway {
         Ok(text.trim().to_owned())
     }
 
-    /// The value of `key=` in the ready line; empty when absent.
+    /// The value of `key=` in the ready line; empty when absent. The token file comes last and may hold spaces.
     pub fn field(&self, key: &str) -> &str {
-        let mut words = self.ready.split_whitespace();
-        words.find_map(|word| word.strip_prefix(key)?.strip_prefix('=')).unwrap_or_default()
+        let value = self.ready.split_once(&format!(" {key}=")).map_or("", |(_, rest)| rest);
+        if key == "token" { value } else { value.split(' ').next().unwrap_or_default() }
     }
 
     /// The address of the MCP listener.

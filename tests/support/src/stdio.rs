@@ -58,8 +58,19 @@ impl Stdio {
         arguments: &[&str],
         environment: &[(&str, &str)],
     ) -> Result<Self> {
+        Self::start_binary("moongate", home, yaml, arguments, environment)
+    }
+
+    /// Starts another binary of this workspace with the same command line.
+    pub fn start_binary(
+        binary: &str,
+        home: &Arc<Home>,
+        yaml: &str,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Result<Self> {
         let config = home.write_config(yaml)?;
-        let mut command = home.command("moongate")?;
+        let mut command = home.command(binary)?;
         command.arg("stdio").arg("--config").arg(config).args(arguments).envs(environment.iter().copied());
         let mut process = Process::spawn(command.stdin(Pipe::piped()).stdout(Pipe::piped()))?;
         let stdin = process.take_stdin();
