@@ -57,10 +57,8 @@ impl Glob {
         if let Some(bad) = text.chars().find(|c| c.is_whitespace() || c.is_control()) {
             return Err(InvalidGlob::Character(bad));
         }
-        let matcher = match text.contains(['*', '?']) {
-            true => Matcher::Wild(Wild::new(text)?),
-            false => Matcher::Exact,
-        };
+        let wild = text.contains(['*', '?']);
+        let matcher = if wild { Matcher::Wild(Wild::new(text)?) } else { Matcher::Exact };
         Ok(Self { text: text.to_owned(), matcher })
     }
 

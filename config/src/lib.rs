@@ -1,20 +1,28 @@
 //! The configuration file: two shapes, every problem at once.
 //!
 //! ```text
-//! bytes ─parse→ Node ─expand→ Node ─read→ Raw* ─check→ Config
-//!          ╰─────────┴───────────┴─────────┴──→ Problems, all of them, with line and column
+//! bytes ─parse→ Node ─read→ Raw* ─check→ Config
+//!           ╰──────────┴────────────┴──→ Problems, all of them, with line and column
 //! ```
-//! `parse` knows YAML, `expand` knows `${env:…}` and `${file:…}`, `read` knows keys and types, `check` knows what makes
-//! sense together. Only `expand` looks outside, and only through the two functions that [`load`] is given. Applying a
+//! `parse` knows YAML, `read` knows keys, types and placeholders, `check` knows what makes sense together. Only `read`
+//! looks outside, for `${env:…}` and `${file:…}`, and only through the two functions that [`load`] is given. Applying a
 //! configuration, watching its files and choosing where it lies are left to the program.
 
+mod check;
+mod diff;
 mod glob;
+mod load;
 mod model;
+mod problem;
+mod schema;
 mod secret;
 mod units;
 
 pub use crate::{
+    check::exposure::Refusal,
+    diff::{Diff, diff},
     glob::{Glob, InvalidGlob, Patterns},
+    load::{Loaded, load},
     model::{
         Config,
         admin::Admin,
@@ -25,6 +33,8 @@ pub use crate::{
         server::{Directories, Listen, PublicUrl, Server, Tls},
         telemetry::{LogFormat, LogLevel, Telemetry},
     },
+    problem::{Problem, ProblemKind, Problems},
+    schema::json_schema,
     secret::Secret,
     units::{Per, Rate, Size, UnitError},
 };

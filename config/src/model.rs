@@ -1,15 +1,22 @@
-//! What the program trusts: every value parsed, every name resolved, every default filled in.
+//! The two shapes of a configuration.
+//!
+//! `Raw*` mirrors the file: everything may be absent, every value knows where it stands. [`Config`] is what the program
+//! trusts: every value parsed, every name resolved, every default filled in. Each section has both in one file.
 
 use std::collections::BTreeMap;
 
 use self::{
-    admin::Admin,
-    backends::{Backends, Storage},
-    context::{Context, Sessions},
-    routing::{Profile, Route},
-    security::Security,
-    server::{Directories, Server},
-    telemetry::Telemetry,
+    admin::{Admin, RawAdmin},
+    backends::{Backends, RawBackends, RawStorage, Storage},
+    context::{Context, RawContext, RawSessions, Sessions},
+    routing::{Profile, RawProfile, RawRoute, Route},
+    security::{RawSecurity, Security},
+    server::{Directories, RawServer, Server},
+    telemetry::{RawTelemetry, Telemetry},
+};
+use crate::load::{
+    declare::section,
+    read::{At, Entries},
 };
 
 pub(crate) mod admin;
@@ -19,6 +26,34 @@ pub(crate) mod routing;
 pub(crate) mod security;
 pub(crate) mod server;
 pub(crate) mod telemetry;
+
+section! {
+    /// Configuration of the Moongate gateway. Every key has a default; an empty file is valid.
+    #[schemars(rename = "Moongate")]
+    struct RawConfig {
+        /// How the gateway is reached.
+        server: RawServer,
+        /// The admin listener: metrics and health.
+        admin: RawAdmin,
+        /// Transport sessions of clients that have them.
+        sessions: RawSessions,
+        /// Where the session, assistant and thread of a call come from, and how long its state lives.
+        context: RawContext,
+        /// Who may do what, and how often.
+        security: RawSecurity,
+        /// Exceptions to "every tool goes to its own backend"; the first that matches wins.
+        routes: Vec<At<RawRoute>>,
+        /// Named subsets, each served at `/mcp/{name}`.
+        profiles: Entries<RawProfile>,
+        /// The built-in backends.
+        backends: RawBackends,
+        /// Where durable data lies.
+        storage: RawStorage,
+        /// Logs.
+        telemetry: RawTelemetry,
+    }
+    later: ["upstreams", "state", "audit"]
+}
 
 /// A whole configuration.
 #[derive(Clone, Debug, PartialEq)]

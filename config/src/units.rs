@@ -4,8 +4,14 @@
 
 use std::{fmt, num::NonZeroU32, time::Duration};
 
+use crate::load::declare::text;
+
 /// Longer than any timeout or lifetime that makes sense, and far from the end of every clock.
-const MAX_DURATION: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
+const MAX_DURATION: Duration = Duration::from_hours(3650 * 24);
+
+/// A duration in the file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Period(pub(crate) Duration);
 
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,8 +57,14 @@ pub enum UnitError {
     Zero,
 }
 
+text!(Period, "a duration with a unit, such as `30s`, `5m` or `1h`", r"[0-9]+(?:ms|s|m|h|d)", |text| {
+    duration(text).map(Period)
+});
+text!(Size, "a size with a unit, such as `512KiB` or `4MiB`", r"[0-9]+(?:B|KiB|MiB|GiB)", Size::parse);
+text!(Rate, "a rate such as `10/s`, `600/min` or `1000/h`, or `off`", r"[0-9]+/(?:s|min|h)", Rate::parse);
+
 /// Reads `250ms`, `30s`, `5m`, `1h` or `7d`.
-pub(crate) fn duration(text: &str) -> Result<Duration, UnitError> {
+fn duration(text: &str) -> Result<Duration, UnitError> {
     let (number, unit) = split(text)?;
     let millis: u64 = match unit {
         "ms" => 1,
@@ -115,8 +127,8 @@ impl Per {
     pub const fn duration(self) -> Duration {
         match self {
             Self::Second => Duration::from_secs(1),
-            Self::Minute => Duration::from_secs(60),
-            Self::Hour => Duration::from_secs(60 * 60),
+            Self::Minute => Duration::from_mins(1),
+            Self::Hour => Duration::from_hours(1),
         }
     }
 }
@@ -170,7 +182,7 @@ mod tests {
         {
             assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
         }
-        assert_eq!(duration("7d"), Ok(Duration::from_secs(604_800)));
+        assert_eq!(duration("7d"), Ok(Duration::from_hours(7 * 24)));
         assert_eq!(duration("30"), Err(UnitError::NoUnit));
         assert_eq!(duration(""), Err(UnitError::Number));
         assert_eq!(duration("s"), Err(UnitError::Number));

@@ -3,6 +3,93 @@
 use std::path::PathBuf;
 
 use super::server::Directories;
+use crate::load::{
+    declare::{section, words},
+    node::Node,
+    read::{FromNode, Reader},
+};
+
+section! {
+    /// The built-in backends.
+    #[schemars(rename = "Backends")]
+    struct RawBackends {
+        /// Goals, todos, memos and thoughts of a session.
+        planning: RawBackend,
+        /// Recorded ways of doing things.
+        playbook: RawBackend,
+        /// Questions to the person at the client.
+        ui: RawBackend,
+    }
+    later: ["content", "workspace", "memory", "inspect", "debug"]
+}
+
+section! {
+    /// One built-in backend.
+    #[schemars(rename = "Backend")]
+    struct RawBackend {
+        /// Whether it is there.
+        #[schemars(extend("default" = true))]
+        enabled: bool,
+        /// How its tools report failure: as a result, which the model sees, or as a JSON-RPC error, which the client sees.
+        #[schemars(extend("default" = "result"))]
+        tool_errors: ToolErrors,
+    }
+    later: ["retention"]
+}
+
+section! {
+    /// Where durable data lies.
+    #[schemars(rename = "Storage")]
+    struct RawStorage {
+        /// The SQLite database: a path, or `sqlite:///path`. Absent: `moongate.db` in the data directory.
+        url: Database,
+        /// When a write is acknowledged: on the disk, or with the system, which may lose the last writes with the power.
+        #[schemars(extend("default" = "full"))]
+        durability: Durability,
+    }
+}
+
+/// The database in the file.
+#[derive(Clone, Debug)]
+pub(crate) struct Database(pub(crate) PathBuf);
+
+words!(ToolErrors { "result" => Result, "jsonrpc" => Jsonrpc });
+words!(Durability { "full" => Full, "relaxed" => Relaxed });
+
+impl FromNode for Database {
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        const EXPECTED: &str = "a path or `sqlite:///path`";
+        let text = reader.text(node, EXPECTED)?.value;
+        let path = match text.split_once(':') {
+            Some(("postgres" | "postgresql", _)) => return reader.not_available(node, "PostgreSQL"),
+            Some(("sqlite", ":memory:")) => return reader.not_available(node, "a database in memory"),
+            Some(("sqlite", rest)) => match rest.strip_prefix("//") {
+                Some(path) if !path.starts_with('/') => return reader.wrong(node, EXPECTED),
+                path => path.unwrap_or(rest),
+            },
+            Some((_, rest)) if rest.starts_with("//") => return reader.wrong(node, EXPECTED),
+            _ => text.as_str(),
+        };
+        if path.is_empty() {
+            return reader.wrong(node, EXPECTED);
+        }
+        Some(Self(reader.expander.directories.resolve(path, &reader.expander.base)))
+    }
+}
+
+impl schemars::JsonSchema for Database {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Database".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "minLength": 1 })
+    }
+}
 
 /// The built-in backends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,18 +2,142 @@
 
 use std::{num::NonZeroUsize, time::Duration};
 
+use crate::{
+    load::{
+        declare::{section, text, words},
+        expand::Expander,
+        node::{Node, Value},
+        read::{At, FromNode, Reader},
+    },
+    units::Period,
+};
+
 /// A transport session nobody uses for so long is over.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+const IDLE_TIMEOUT: Duration = Duration::from_mins(30);
 /// How often idle sessions are looked for: they live at most this much longer.
-const SESSION_SWEEP: Duration = Duration::from_secs(60);
+const SESSION_SWEEP: Duration = Duration::from_mins(1);
 /// Volatile state nobody touches for so long is gone; longer than a session, so that a reconnect finds it.
-const STATE_TTL: Duration = Duration::from_secs(60 * 60);
+const STATE_TTL: Duration = Duration::from_hours(1);
 /// How often old state is looked for.
-const STATE_SWEEP: Duration = Duration::from_secs(5 * 60);
+const STATE_SWEEP: Duration = Duration::from_mins(5);
 /// How many states are kept under `eviction: lru`.
 const LRU_MAX: NonZeroUsize = NonZeroUsize::new(100).expect("not zero");
 /// The session of a caller that names none.
 const DEFAULT_SESSION: &str = "default";
+
+section! {
+    /// Transport sessions of clients that have them.
+    #[schemars(rename = "Sessions")]
+    struct RawSessions {
+        /// How long an unused session lives.
+        #[schemars(extend("default" = "30m"))]
+        idle_timeout: Period,
+        /// How often unused sessions are looked for.
+        #[schemars(extend("default" = "60s"))]
+        sweep_interval: Period,
+        /// The HTTP status for a session that is unknown or over. Clients initialise again on 404; 401 sends most of them
+        /// to a login.
+        #[schemars(extend("default" = 404))]
+        expired_status: ExpiredStatus,
+    }
+}
+
+section! {
+    /// Where the session, assistant and thread of a call come from, and how long its state lives.
+    #[schemars(rename = "Context")]
+    struct RawContext {
+        /// How long volatile state lives that nobody touches.
+        #[schemars(extend("default" = "1h"))]
+        state_ttl: Period,
+        /// How often old state is looked for.
+        #[schemars(extend("default" = "5m"))]
+        sweep_interval: Period,
+        /// What makes volatile state go: its age, too many of them (least recently used first), or both.
+        #[schemars(extend("default" = "ttl"))]
+        eviction: Eviction,
+        /// How many states are kept when the least recently used ones go.
+        #[schemars(extend("default" = 100))]
+        lru_max: NonZeroUsize,
+        /// The session of a caller that names none.
+        #[schemars(extend("default" = "default"))]
+        default_session: SessionName,
+        /// Refuse calls that name no assistant.
+        #[schemars(extend("default" = false))]
+        require_assistant: bool,
+        /// Which session durable data belongs to: only a named one (else the default one), or that of the transport too.
+        #[schemars(extend("default" = "named"))]
+        durable_session: DurableSession,
+        /// Whose headers and `_meta` may name session, assistant and thread.
+        trust: RawTrust,
+    }
+    later: ["claims"]
+}
+
+section! {
+    /// Which sources of context are believed, by kind of principal.
+    #[schemars(rename = "Trust")]
+    struct RawTrust {
+        /// The holder of the local token.
+        #[schemars(extend("default" = ["headers", "meta"]))]
+        local: Vec<At<Source>>,
+        /// Holders of tokens that this gateway signed.
+        #[schemars(extend("default" = []))]
+        issued: Vec<At<Source>>,
+        /// Callers without a token.
+        #[schemars(extend("default" = []))]
+        anonymous: Vec<At<Source>>,
+    }
+    later: ["jwt", "mtls"]
+}
+
+/// The name of a session in the file.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionName(pub(crate) String);
+
+text!(SessionName, "a name of at most 128 characters", r"\S{1,128}", SessionName::parse);
+words!(Eviction { "ttl" => Ttl, "lru" => Lru, "ttl+lru" => TtlLru });
+words!(DurableSession { "named" => Named, "transport" => Transport });
+words!(Source { "headers" => Headers, "meta" => Meta });
+
+impl SessionName {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        let fits = (1..=128).contains(&text.chars().count());
+        if !fits || text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return Err("is not a name");
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl FromNode for ExpiredStatus {
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        const EXPECTED: &str = "404 or 401";
+        match &node.value {
+            Value::Int(404) => Some(Self::NotFound),
+            Value::Int(401) => Some(Self::Unauthorized),
+            Value::Text(text) if Expander::applies(text) => reader.parse(node, EXPECTED, |text| match text {
+                "404" => Ok(Self::NotFound),
+                "401" => Ok(Self::Unauthorized),
+                _ => Err("is another status"),
+            }),
+            _ => reader.wrong(node, EXPECTED),
+        }
+    }
+}
+
+impl schemars::JsonSchema for ExpiredStatus {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ExpiredStatus".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "enum": [404, 401] })
+    }
+}
 
 /// Transport sessions of clients that have them.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,12 +2,21 @@
 
 use std::{collections::BTreeSet, num::NonZeroUsize, path::PathBuf, time::Duration};
 
+use self::names::{Host, Origin, ScopeName};
 use super::server::Directories;
 use crate::{
     glob::{Glob, Patterns},
+    load::{
+        declare::{section, words},
+        expand::Expander,
+        node::{Node, Value},
+        read::{At, Entries, FromNode, NonEmpty, OrOff, Reader},
+    },
     secret::Secret,
-    units::{Per, Rate},
+    units::{Per, Period, Rate},
 };
+
+pub(crate) mod names;
 
 /// The scopes that exist without being defined.
 pub(crate) const SCOPES: [&str; 6] = ["read", "write", "rules.write", "control", "admin", "context.write"];
@@ -27,9 +36,110 @@ const SESSIONS: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
 /// Calls of one principal that wait for a person.
 const PARKED: NonZeroUsize = NonZeroUsize::new(64).expect("not zero");
 /// How long a call may take if nothing else is said.
-const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+const CALL_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long a call may take at all, whatever a route or a client asks for.
-const MAX_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+const MAX_TIMEOUT: Duration = Duration::from_mins(10);
+
+/// A shorter key could be guessed.
+const MIN_KEY: usize = 32;
+
+section! {
+    /// Who may do what, and how often.
+    #[schemars(rename = "Security")]
+    struct RawSecurity {
+        /// Further allowed values of `Host`; without a port, any port. On this machine `localhost`, `127.0.0.1` and `[::1]`
+        /// are always allowed.
+        hosts: Vec<At<Host>>,
+        /// Further allowed values of `Origin`, such as `https://ide.example.com`. Local ones are always allowed.
+        origins: Vec<At<Origin>>,
+        /// The file with the local token, made at the first start. Absent: `token` in the state directory.
+        token_file: PathBuf,
+        /// The key all others are derived from: the path of a file that is made at the first start, or the key itself as
+        /// `${file:…}` or `${env:…}`. Absent: `key` in the state directory.
+        key: RootKey,
+        /// Lets callers without a token in, from this machine only. For trying things out; it warns at every start.
+        #[schemars(extend("default" = false))]
+        anonymous: bool,
+        /// What callers without a token may do.
+        #[schemars(extend("default" = ["read"]))]
+        anonymous_scopes: Vec<At<ScopeName>>,
+        /// Names of scopes beside `read`, `write`, `rules.write`, `control`, `admin` and `context.write`. If given, any other
+        /// name in this file is a problem; if not, every name is a scope.
+        scopes: Vec<At<ScopeName>>,
+        /// How much of everything.
+        limits: RawLimits,
+        /// Who may use which tools; the first rule that matches decides.
+        rules: Vec<At<RawRule>>,
+        /// What happens when no rule matches.
+        #[schemars(extend("default" = "allow"))]
+        default: Effect,
+    }
+    later: ["jwt"]
+}
+
+section! {
+    /// How much of everything; `off` is no limit. Calls, sessions and parked calls are counted for each principal.
+    #[schemars(rename = "Limits")]
+    struct RawLimits {
+        /// Requests of one address. A refused token counts as ten.
+        #[schemars(extend("default" = "600/min"))]
+        per_address: OrOff<Rate>,
+        /// Requests of one principal.
+        #[schemars(extend("default" = "1200/min"))]
+        per_principal: OrOff<Rate>,
+        /// Calls of one principal, by pattern of the tool's name; the first pattern that matches decides.
+        per_tool: Entries<OrOff<Rate>>,
+        /// Requests of one address before anything is checked.
+        #[schemars(extend("default" = "6000/min"))]
+        flood: OrOff<Rate>,
+        /// Open connections, of everyone together.
+        #[schemars(extend("default" = 10000))]
+        connections: OrOff<NonZeroUsize>,
+        /// Calls that run at the same time.
+        #[schemars(extend("default" = 512))]
+        calls: OrOff<NonZeroUsize>,
+        /// Transport sessions.
+        #[schemars(extend("default" = 10000))]
+        sessions: OrOff<NonZeroUsize>,
+        /// Calls that wait for a person.
+        #[schemars(extend("default" = 64))]
+        parked: OrOff<NonZeroUsize>,
+        /// How long a call may take if its route says nothing.
+        #[schemars(extend("default" = "60s"))]
+        call_timeout: Period,
+        /// How long any call may take.
+        #[schemars(extend("default" = "10m"))]
+        max_timeout: Period,
+    }
+}
+
+section! {
+    /// One rule: either `allow` or `deny`.
+    #[schemars(rename = "Rule")]
+    struct RawRule {
+        /// Whom to let through.
+        allow: RawCondition,
+        /// Whom to hide the tools from.
+        deny: RawCondition,
+    }
+}
+
+section! {
+    /// When a rule applies: when all that is said here holds.
+    #[schemars(rename = "Condition")]
+    struct RawCondition {
+        /// Patterns of tool names, as clients see them or as `<backend>__<tool>`. Absent: every tool.
+        tools: NonEmpty<Glob>,
+        /// Patterns of principals, such as `local`, `anonymous` or `issued:ci-*`. Absent: everyone.
+        principals: NonEmpty<Glob>,
+        /// Only callers that hold this scope.
+        scope: ScopeName,
+        /// Only callers that do not hold this scope.
+        unless_scope: ScopeName,
+    }
+}
+
+words!(Effect { "allow" => Allow, "deny" => Deny });
 
 /// Who may do what, and how often.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,6 +234,41 @@ pub enum Effect {
     Deny,
 }
 
+/// A lone placeholder is the key itself, anything else the path of its file.
+impl FromNode for RootKey {
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        if !matches!(&node.value, Value::Text(text) if Expander::is_placeholder(text)) {
+            // Someone may take this for the place of the key itself.
+            node.scalars(&mut reader.report.masked);
+        }
+        match &node.value {
+            Value::Text(text) if Expander::is_placeholder(text) => {
+                let expected = "a key of at least 32 characters";
+                reader.parse(node, expected, |text| match text.chars().count() {
+                    MIN_KEY.. => Ok(Self::Given(Secret::new(text.to_owned()))),
+                    _ => Err("is too short"),
+                })
+            }
+            Value::Text(_) => PathBuf::read(node, reader).map(Self::File),
+            _ => reader.wrong(node, "a path, `${file:…}` or `${env:…}`"),
+        }
+    }
+}
+
+impl schemars::JsonSchema for RootKey {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "RootKey".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "minLength": 1 })
+    }
+}
+
 impl Security {
     pub(super) fn defaults(directories: &Directories) -> Self {
         Self {
@@ -162,5 +307,23 @@ impl Limits {
     /// The limit of `per_tool` for the tool `name`: that of the first pattern that matches.
     pub fn of_tool(&self, name: &str) -> Option<Rate> {
         self.per_tool.iter().find(|limit| limit.tools.matches(name)).and_then(|limit| limit.rate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_pattern_limits_a_tool() {
+        let limit = |tools: &str, rate| ToolLimit { tools: Glob::new(tools).unwrap(), rate };
+        let rate = Rate::new(1, Per::Second);
+        let limits = Limits {
+            per_tool: vec![limit("add_memo", None), limit("add_*", Some(rate))],
+            ..Limits::default()
+        };
+        assert_eq!(limits.of_tool("add_goal"), Some(rate));
+        assert_eq!(limits.of_tool("add_memo"), None);
+        assert_eq!(limits.of_tool("get_goal"), None);
     }
 }

@@ -1,5 +1,24 @@
 //! What the gateway says about itself.
 
+use crate::load::declare::{section, words};
+
+section! {
+    /// Logs.
+    #[schemars(rename = "Telemetry")]
+    struct RawTelemetry {
+        /// How log lines are written: for people, or one JSON object per line.
+        #[schemars(extend("default" = "text"))]
+        log_format: LogFormat,
+        /// The least important lines that are written.
+        #[schemars(extend("default" = "info"))]
+        log_level: LogLevel,
+    }
+    later: ["otlp"]
+}
+
+words!(LogFormat { "text" => Text, "json" => Json });
+words!(LogLevel { "error" => Error, "warn" => Warn, "info" => Info, "debug" => Debug, "trace" => Trace });
+
 /// Logs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Telemetry {
