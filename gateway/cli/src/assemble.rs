@@ -1,0 +1,254 @@
+//! Puts the gateway together: the only place that names every concrete part.
+//!
+//! ```text
+//! Config ─ metrics ─ State ─ Store ─ keys and tokens ─ backends ─ Snapshot ─ Gateway
+//! ```
+//! A reload replaces the snapshot, made of the same lasting parts.
+
+use std::{
+    fmt,
+    fs::DirBuilder,
+    os::unix::fs::DirBuilderExt as _,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use moongate_backend_planning::Planning;
+use moongate_backend_playbook::{Playbook, PlaybookOptions};
+use moongate_backend_ui::Ui;
+use moongate_config::{Config, Durability, Eviction, RootKey};
+use moongate_core::{Backend, Builtin, Changes, Clock};
+use moongate_proxy::{
+    Catalog, Gateway, Member, Parts, Snapshot,
+    gateway::{Announced, StateHandle},
+};
+use moongate_security::{Authenticator, IssuedTokens, Keyring, LocalToken, Secret, TokenFile};
+use moongate_storage::{MemoryOptions, MemoryState, State, Stores};
+use moongate_storage_sqlite::SqliteStore;
+use moongate_telemetry::Metrics;
+use moongate_upstream::{BuiltinBackend, ToolErrors};
+use tokio::time;
+use tracing::{debug, warn};
+
+use crate::{Extra, flood::Flood, guard};
+
+/// How often rows that have expired are removed.
+const PURGE_EVERY: Duration = Duration::from_hours(1);
+
+/// A gateway and everything that lives as long as it does.
+pub(crate) struct Assembly {
+    /// The gateway itself.
+    pub gateway: Arc<Gateway>,
+    /// The guard before it.
+    pub flood: Flood,
+    parts: Lasting,
+}
+
+/// What no reload replaces.
+struct Lasting {
+    metrics: Arc<Metrics>,
+    clock: Clock,
+    state: Arc<MemoryState>,
+    stores: Arc<dyn Stores>,
+    issued: Arc<IssuedTokens>,
+    /// Opened anew when the configuration names another file.
+    token: Mutex<Arc<TokenFile>>,
+    extra: Vec<Member>,
+}
+
+impl Assembly {
+    /// Builds everything for `config`. Blocks for a few file operations.
+    pub(crate) fn build(config: Config, extra: impl FnOnce(&Changes) -> Vec<Extra>) -> anyhow::Result<Self> {
+        // First, because everything counts into it.
+        let metrics = Arc::new(Metrics::new());
+        // One clock, so that expiry means the same everywhere.
+        let clock = Clock::system();
+        // What may be lost, before all that keep things in it: backends, the gate's rates, sessions.
+        let state = Arc::new(MemoryState::new(memory_options(&config)));
+        // What must survive, before the backends and the list of issued tokens.
+        let stores: Arc<dyn Stores> = Arc::new(open_store(&config, &clock)?);
+        // Keys before tokens, which are signed with them.
+        let keyring = Arc::new(open_keyring(&config)?);
+        let issued = Arc::new(IssuedTokens::new(Arc::clone(&keyring), &*stores, clock.clone()));
+        let token = Mutex::new(open_token(&config.security.token_file)?);
+        // The way to announce changes, before the backends that do and the gateway that hears them.
+        let announced = Announced::new();
+        // Extra backends are listed first: their names win.
+        let extra = extra(&announced.sender()).into_iter().map(Extra::into_member).collect();
+        let parts = Lasting { metrics, clock: clock.clone(), state, stores, issued, token, extra };
+        // Last but one, because it needs all of them: what a reload replaces as a whole.
+        let flood = Flood::default();
+        flood.set(config.security.limits.flood);
+        let snapshot = parts.snapshot(config)?;
+        let gateway = Gateway::new(Parts {
+            snapshot,
+            state: StateHandle(Arc::clone(&parts.state) as Arc<dyn State>),
+            keyring,
+            metrics: Arc::clone(&parts.metrics),
+            clock,
+            announced,
+        });
+        Ok(Self { gateway, flood, parts })
+    }
+
+    /// Puts another configuration in force: all of it, or on an error nothing. Blocks for a few file operations.
+    pub(crate) fn apply(&self, config: Config) -> anyhow::Result<()> {
+        let old = Arc::clone(&self.gateway.snapshot().config);
+        let limit = config.security.limits.flood;
+        let memory = memory_options(&config);
+        let token = self.parts.token_for(&config)?;
+        let snapshot = self.parts.snapshot_with(config, Arc::clone(&token))?;
+        // Nothing below can fail.
+        *self.parts.token.lock().unwrap_or_else(PoisonError::into_inner) = token;
+        self.parts.state.set_options(memory);
+        if limit != old.security.limits.flood {
+            self.flood.set(limit);
+        }
+        self.gateway.reload(snapshot);
+        Ok(())
+    }
+
+    /// Where the gateway counts.
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.parts.metrics
+    }
+
+    /// Removes expired rows now and then, for as long as it is polled.
+    pub(crate) async fn keep_house(&self) {
+        let mut beat = time::interval(PURGE_EVERY);
+        loop {
+            beat.tick().await;
+            match self.parts.stores.purge(self.parts.clock.millis()).await {
+                Ok(rows) => debug!(rows, "expired rows removed"),
+                Err(error) => warn!(%error, "expired rows stay for now"),
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Assembly {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Assembly").field("gateway", &self.gateway).finish_non_exhaustive()
+    }
+}
+
+impl Lasting {
+    fn snapshot(&self, config: Config) -> anyhow::Result<Snapshot> {
+        self.snapshot_with(config, self.current_token())
+    }
+
+    fn snapshot_with(&self, config: Config, token: Arc<TokenFile>) -> anyhow::Result<Snapshot> {
+        // The local token first: it is the cheapest to tell.
+        let authenticators: Vec<Arc<dyn Authenticator>> =
+            vec![Arc::new(LocalToken::new(token)), Arc::clone(&self.issued) as Arc<dyn Authenticator>];
+        let gate = guard::gate(&config, authenticators, Arc::clone(&self.state) as Arc<dyn State>)?;
+        let rules = guard::rules(&config);
+        let config = Arc::new(config);
+        let catalog =
+            Catalog::new(self.members(&config), Arc::clone(&config), rules, Arc::clone(&self.metrics));
+        Ok(Snapshot { config, gate, catalog })
+    }
+
+    /// The backends in the order their tools are listed.
+    fn members(&self, config: &Config) -> Vec<Member> {
+        let member = |(name, builtin): (&'static str, Arc<dyn Builtin>)| {
+            let settings = config.backends.get(name).filter(|settings| settings.enabled)?;
+            let tool_errors = match settings.tool_errors {
+                moongate_config::ToolErrors::Result => ToolErrors::Result,
+                moongate_config::ToolErrors::Jsonrpc => ToolErrors::JsonRpc,
+            };
+            let backend: Arc<dyn Backend> = Arc::new(BuiltinBackend::new(builtin, tool_errors));
+            Some(Member { name: name.into(), backend })
+        };
+        self.extra.iter().cloned().chain(self.builtins(config).into_iter().filter_map(member)).collect()
+    }
+
+    /// The backends of this build. They keep nothing themselves, so new ones for a new configuration find everything
+    /// where the old ones left it.
+    fn builtins(&self, config: &Config) -> [(&'static str, Arc<dyn Builtin>); 3] {
+        let state = || Arc::clone(&self.state) as Arc<dyn State>;
+        let playbook = PlaybookOptions { require_assistant: config.context.require_assistant };
+        [
+            ("planning", Arc::new(Planning::new(state(), self.clock.clone()))),
+            ("playbook", Arc::new(Playbook::new(Arc::clone(&self.stores), self.clock.clone(), playbook))),
+            ("ui", Arc::new(Ui::new(state(), self.clock.clone()))),
+        ]
+    }
+
+    fn current_token(&self) -> Arc<TokenFile> {
+        Arc::clone(&self.token.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn token_for(&self, config: &Config) -> anyhow::Result<Arc<TokenFile>> {
+        let current = self.current_token();
+        if current.path() == config.security.token_file {
+            Ok(current)
+        } else {
+            open_token(&config.security.token_file)
+        }
+    }
+}
+
+fn memory_options(config: &Config) -> MemoryOptions {
+    MemoryOptions {
+        session_ttl: config.sessions.idle_timeout,
+        document_ttl: config.context.state_ttl,
+        document_cap: config.context.lru_max.get(),
+        eviction: match config.context.eviction {
+            Eviction::Ttl => moongate_storage::Eviction::Ttl,
+            Eviction::Lru => moongate_storage::Eviction::Lru,
+            Eviction::TtlLru => moongate_storage::Eviction::TtlAndLru,
+        },
+        ..MemoryOptions::default()
+    }
+}
+
+/// The database of `config`.
+pub(crate) fn open_store(config: &Config, clock: &Clock) -> anyhow::Result<SqliteStore> {
+    let path = &config.storage.path;
+    make_parent(path)?;
+    let durability = match config.storage.durability {
+        Durability::Full => moongate_storage_sqlite::Durability::Full,
+        Durability::Relaxed => moongate_storage_sqlite::Durability::Relaxed,
+    };
+    let options = moongate_storage_sqlite::Options { durability, clock: clock.clone() };
+    SqliteStore::open(path, options).with_context(|| format!("cannot open the database {}", path.display()))
+}
+
+/// The keys of `config`.
+pub(crate) fn open_keyring(config: &Config) -> anyhow::Result<Keyring> {
+    match &config.security.key {
+        RootKey::File(path) => {
+            make_parent(path)?;
+            let (keyring, warnings) = Keyring::open_or_create(path)?;
+            tell(&warnings);
+            Ok(keyring)
+        }
+        RootKey::Given(key) => Ok(Keyring::fixed(&Secret::new(key.expose().to_owned()))?),
+    }
+}
+
+/// The local token, made if there is none.
+pub(crate) fn open_token(path: &Path) -> anyhow::Result<Arc<TokenFile>> {
+    make_parent(path)?;
+    let (file, warnings) = TokenFile::open_or_create(path)?;
+    tell(&warnings);
+    Ok(Arc::new(file))
+}
+
+fn tell(warnings: &[moongate_security::Warning]) {
+    for warning in warnings {
+        warn!("{warning}");
+    }
+}
+
+fn make_parent(path: &Path) -> anyhow::Result<()> {
+    let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) else { return Ok(()) };
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(parent)
+        .with_context(|| format!("cannot make {}", parent.display()))
+}

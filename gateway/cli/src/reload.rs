@@ -1,0 +1,245 @@
+//! Takes up changed files while the gateway runs: all of a new configuration, or nothing.
+//!
+//! ```text
+//! file change, SIGHUP ─ load ─ check ─ diff ─ build ─ swap
+//!                          ╰──────┴───────┴──────┴─ a problem: the running configuration stays, and says why
+//! ```
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use moongate_admin::{Readiness, View};
+use moongate_config::{Loaded, diff};
+use moongate_proxy::edge::{serve::Drain, tls::Tls};
+use moongate_telemetry::{ReloadOutcome, log};
+use notify_debouncer_full::{
+    DebounceEventResult, Debouncer, RecommendedCache, new_debouncer,
+    notify::{RecommendedWatcher, RecursiveMode},
+};
+use tokio::sync::Notify;
+use tracing::{error, info, warn};
+
+use crate::{
+    assemble::Assembly,
+    settings::{Settings, Unusable},
+};
+
+/// Editors and deployment tools write in several steps; this is how long the last one may be away.
+const SETTLE: Duration = Duration::from_millis(150);
+
+/// Reads the configuration again and puts it in force.
+pub(crate) struct Reloader {
+    settings: Settings,
+    current: Mutex<Loaded>,
+    assembly: Arc<Assembly>,
+    tls: Option<Tls>,
+    log: log::Handle,
+    status: Status,
+    asked: Arc<Notify>,
+}
+
+/// How the last reload ended, for whoever asks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Status(Arc<Mutex<Option<Result<(), String>>>>);
+
+impl Reloader {
+    /// Reloads `settings`, of which `current` is in force.
+    pub(crate) fn new(
+        settings: Settings,
+        current: Loaded,
+        assembly: Arc<Assembly>,
+        tls: Option<Tls>,
+        log: log::Handle,
+        status: Status,
+    ) -> Self {
+        Self { settings, current: Mutex::new(current), assembly, tls, log, status, asked: Arc::default() }
+    }
+
+    /// Reloads soon.
+    pub(crate) fn ask(&self) {
+        self.asked.notify_one();
+    }
+
+    /// Reloads whenever a file changes or somebody asks, for as long as it is polled.
+    pub(crate) async fn watch(self: Arc<Self>) {
+        let mut watched = Watched::new(Arc::clone(&self.asked));
+        loop {
+            watched.follow(self.files());
+            self.asked.notified().await;
+            let reloader = Arc::clone(&self);
+            // Files are read and a token may be made.
+            if let Err(error) = tokio::task::spawn_blocking(move || reloader.reload()).await {
+                error!(%error, "a reload failed");
+            }
+        }
+    }
+
+    /// The files that matter: the configuration, what it names, the certificate.
+    fn files(&self) -> BTreeSet<PathBuf> {
+        let named = self.current.lock().unwrap_or_else(PoisonError::into_inner).files.clone();
+        let tls = self.tls.as_ref().map(Tls::files);
+        let tls = tls.into_iter().flat_map(|files| [files.certificate.clone(), files.key.clone()]);
+        self.settings.file().map(Path::to_owned).into_iter().chain(named).chain(tls).collect()
+    }
+
+    fn reload(&self) {
+        let configuration = self.reload_configuration();
+        let certificate = self.reload_certificate();
+        // Nothing new is no outcome: watching a directory also reports its other files.
+        let Some(outcome) = configuration.or(certificate) else { return };
+        let counted = if outcome.is_ok() { ReloadOutcome::Applied } else { ReloadOutcome::Refused };
+        self.assembly.metrics().reloaded(counted);
+        self.status.set(outcome);
+    }
+
+    fn reload_configuration(&self) -> Option<Result<(), String>> {
+        let fresh = match self.settings.load() {
+            Ok(fresh) => fresh,
+            Err(problem) => return Some(self.refuse(&problem)),
+        };
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if *current == fresh && !self.status.is_refused() {
+            return None;
+        }
+        let mut difference = diff(&current.config, &fresh.config);
+        if current.config.security.key != fresh.config.security.key {
+            difference.needs_restart.push("security.key");
+        }
+        if !difference.needs_restart.is_empty() {
+            let reason = format!("needs a restart: {}", difference.needs_restart.join(", "));
+            warn!("the configuration stays as it was: {reason}");
+            return Some(Err(reason));
+        }
+        if let Err(error) = self.assembly.apply(fresh.config.clone()) {
+            error!("the configuration stays as it was: {error:#}");
+            return Some(Err(format!("{error:#}")));
+        }
+        if let Err(error) = self.log.set_level(fresh.config.telemetry.log_level.as_str()) {
+            warn!(%error, "the log keeps its level");
+        }
+        info!(changed = difference.changed.join(", "), "configuration reloaded");
+        for warning in fresh.config.warnings() {
+            warn!("{warning}");
+        }
+        *current = fresh;
+        Some(Ok(()))
+    }
+
+    fn refuse(&self, problem: &Unusable) -> Result<(), String> {
+        error!("the configuration stays as it was: {problem}");
+        if let Unusable::Wrong(problems) = problem {
+            // A file that could mend it is watched even if it was not named before.
+            let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+            let named: BTreeSet<_> = current.files.iter().chain(problems.files()).cloned().collect();
+            current.files = named.into_iter().collect();
+        }
+        Err(problem.to_string())
+    }
+
+    fn reload_certificate(&self) -> Option<Result<(), String>> {
+        match self.tls.as_ref()?.reload() {
+            Ok(false) => None,
+            Ok(true) => {
+                info!("certificate reloaded");
+                Some(Ok(()))
+            }
+            Err(error) => {
+                let error = anyhow::Error::from(error);
+                error!("the certificate stays as it was: {error:#}");
+                Some(Err(format!("{error:#}")))
+            }
+        }
+    }
+}
+
+impl Status {
+    fn set(&self, outcome: Result<(), String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+    }
+
+    fn get(&self) -> Option<Result<(), String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn is_refused(&self) -> bool {
+        matches!(self.get(), Some(Err(_)))
+    }
+
+    /// What the admin listener shows.
+    pub(crate) fn view(&self, assembly: &Arc<Assembly>, drain: &Drain) -> Arc<dyn View> {
+        Arc::new(Process { status: self.clone(), assembly: Arc::clone(assembly), drain: drain.clone() })
+    }
+}
+
+/// The process, as an operator sees it.
+struct Process {
+    status: Status,
+    assembly: Arc<Assembly>,
+    drain: Drain,
+}
+
+impl View for Process {
+    fn metrics(&self) -> String {
+        self.assembly.metrics().render()
+    }
+
+    fn readiness(&self) -> Readiness {
+        let draining = self.drain.is_draining();
+        let reload = match self.status.get() {
+            None => serde_json::json!({ "outcome": "none" }),
+            Some(Ok(())) => serde_json::json!({ "outcome": "applied" }),
+            Some(Err(reason)) => serde_json::json!({ "outcome": "refused", "reason": reason }),
+        };
+        // A refused reload is told, but the gateway still takes work, as configured before.
+        Readiness { ready: !draining, details: serde_json::json!({ "draining": draining, "reload": reload }) }
+    }
+}
+
+/// Watches the directories of some files. Directories, because editors and orchestrators replace files.
+struct Watched {
+    debouncer: Option<Debouncer<RecommendedWatcher, RecommendedCache>>,
+    names: Arc<Mutex<BTreeSet<PathBuf>>>,
+    directories: BTreeSet<PathBuf>,
+}
+
+impl Watched {
+    fn new(asked: Arc<Notify>) -> Self {
+        let names: Arc<Mutex<BTreeSet<PathBuf>>> = Arc::default();
+        let interesting = Arc::clone(&names);
+        let handler = move |result: DebounceEventResult| {
+            let names = interesting.lock().unwrap_or_else(PoisonError::into_inner);
+            let matters = |path: &PathBuf| names.contains(path) || is_swapped_link(path);
+            let events = result.unwrap_or_default();
+            if events.iter().any(|event| !event.kind.is_access() && event.paths.iter().any(matters)) {
+                asked.notify_one();
+            }
+        };
+        let debouncer = new_debouncer(SETTLE, None, handler)
+            .inspect_err(|error| warn!(%error, "files are not watched; SIGHUP reloads"))
+            .ok();
+        Self { debouncer, names, directories: BTreeSet::new() }
+    }
+
+    /// Watches `files` from now on.
+    fn follow(&mut self, files: BTreeSet<PathBuf>) {
+        let Some(debouncer) = &mut self.debouncer else { return };
+        let parents =
+            files.iter().filter_map(|file| file.parent()).map(Path::to_owned).collect::<BTreeSet<_>>();
+        for directory in parents.difference(&self.directories) {
+            if let Err(error) = debouncer.watch(directory, RecursiveMode::NonRecursive) {
+                warn!(%error, directory = %directory.display(), "changes there are not noticed; SIGHUP reloads");
+            }
+        }
+        self.directories.extend(parents);
+        *self.names.lock().unwrap_or_else(PoisonError::into_inner) = files;
+    }
+}
+
+/// Kubernetes changes mounted files by moving a symbolic link called `..data` beside them.
+fn is_swapped_link(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == "..data")
+}

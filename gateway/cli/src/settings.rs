@@ -1,0 +1,205 @@
+//! Where the configuration comes from: a file, and what the command line says instead.
+
+use std::{
+    env,
+    ffi::OsString,
+    fmt, fs, io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use moongate_config::{Config, Directories, Listen, Loaded, LogFormat, Problems};
+
+use crate::args;
+
+/// The name of the file that is looked for.
+const FILE: &str = "moongate.yaml";
+
+/// Where the configuration comes from. Reading it again gives what is there then.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// The file; without one, the defaults.
+    file: Option<PathBuf>,
+    overrides: Overrides,
+}
+
+/// What the command line says instead of the file.
+#[derive(Clone, Debug, Default)]
+struct Overrides {
+    address: Option<std::net::IpAddr>,
+    port: Option<u16>,
+    token_file: Option<PathBuf>,
+    log_format: Option<LogFormat>,
+}
+
+/// Why there is no configuration.
+#[derive(Debug)]
+pub(crate) enum Unusable {
+    /// The file cannot be read.
+    Unreadable(PathBuf, io::Error),
+    /// The file is wrong, here and there.
+    Wrong(Problems),
+    /// The file is right, but not together with the command line.
+    Refused(String),
+}
+
+impl Settings {
+    /// Those of `file`, or of the first place where one is found.
+    pub(crate) fn of(file: Option<PathBuf>) -> Self {
+        let file = file.or_else(|| usual_places().into_iter().find(|place| place.is_file()));
+        // Absolute, so that watching and reading again do not depend on where the process stands.
+        let file = file.map(|file| std::path::absolute(&file).unwrap_or(file));
+        Self { file, overrides: Overrides::default() }
+    }
+
+    /// Those of `serve` with these arguments.
+    pub(crate) fn of_serve(arguments: &args::Serve) -> Self {
+        let overrides = Overrides {
+            address: arguments.http_bind,
+            port: arguments.http_port,
+            token_file: arguments.http_token_path.clone(),
+            log_format: arguments.log_format.map(|format| match format {
+                args::LogFormat::Text => LogFormat::Text,
+                args::LogFormat::Json => LogFormat::Json,
+            }),
+        };
+        Self { overrides, ..Self::of(arguments.config.clone()) }
+    }
+
+    /// The file, if there is one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// Reads and checks everything.
+    pub(crate) fn load(&self) -> Result<Loaded, Unusable> {
+        let text = match &self.file {
+            Some(file) => fs::read(file).map_err(|error| Unusable::Unreadable(file.clone(), error))?,
+            None => Vec::new(),
+        };
+        let origin = self.file.clone().unwrap_or_else(|| FILE.into());
+        let mut loaded = moongate_config::load(text, &origin, &variable, &|path| fs::read_to_string(path))
+            .map_err(Unusable::Wrong)?;
+        self.overrides.apply(&mut loaded.config);
+        match loaded.config.refusals().first() {
+            None => Ok(loaded),
+            Some(refusal) => {
+                Err(Unusable::Refused(format!("{}; expected {}", refusal.message, refusal.expected)))
+            }
+        }
+    }
+}
+
+impl Overrides {
+    fn apply(&self, config: &mut Config) {
+        if let Some(address) = self.address {
+            config.server.listen.address = address;
+        }
+        if let Some(port) = self.port {
+            config.server.listen = Listen::exact(SocketAddr::new(config.server.listen.address, port));
+        }
+        if let Some(file) = &self.token_file {
+            config.security.token_file.clone_from(file);
+        }
+        if let Some(format) = self.log_format {
+            config.telemetry.log_format = format;
+        }
+    }
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(path, _) => write!(f, "cannot read {}", path.display()),
+            Self::Wrong(problems) => write!(f, "{problems}"),
+            Self::Refused(reason) => f.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for Unusable {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unreadable(_, error) => Some(error),
+            Self::Wrong(_) | Self::Refused(_) => None,
+        }
+    }
+}
+
+/// The user's directories, as the environment describes them.
+pub(crate) fn directories() -> Directories {
+    Directories::from_env(&variable)
+}
+
+/// `$XDG_RUNTIME_DIR`, if it is usable.
+pub(crate) fn runtime_directory() -> Option<PathBuf> {
+    absolute("XDG_RUNTIME_DIR").filter(|path| path.is_dir())
+}
+
+fn usual_places() -> Vec<PathBuf> {
+    let user = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")));
+    [Some(FILE.into()), user.map(|directory| directory.join("moongate").join(FILE))]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn absolute(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable)
+        .filter(|value: &OsString| !value.is_empty())
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+}
+
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn serve(arguments: &[&str]) -> args::Serve {
+        let all = std::iter::once("moongate").chain(arguments.iter().copied());
+        <args::Cli as clap::Parser>::try_parse_from(all).unwrap().serve
+    }
+
+    fn load(yaml: &str, arguments: &[&str]) -> Result<Config, Unusable> {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join(FILE);
+        fs::write(&file, yaml).unwrap();
+        let arguments = args::Serve { config: Some(file), ..serve(arguments) };
+        Settings::of_serve(&arguments).load().map(|loaded| loaded.config)
+    }
+
+    #[test]
+    fn the_command_line_wins_over_the_file() {
+        let yaml = "server: {listen: 127.0.0.1:9000}";
+        let arguments =
+            ["--http-port", "0", "--http-bind", "::1", "--http-token-path", "/t", "--log-format", "json"];
+        let config = load(yaml, &arguments).unwrap();
+        assert_eq!(config.server.listen, Listen::exact("[::1]:0".parse().unwrap()));
+        assert_eq!(config.security.token_file, Path::new("/t"));
+        assert_eq!(config.telemetry.log_format, LogFormat::Json);
+        assert_eq!(load(yaml, &[]).unwrap().server.listen, Listen::exact("127.0.0.1:9000".parse().unwrap()));
+    }
+
+    #[test]
+    fn an_address_on_the_command_line_is_checked_like_one_in_the_file() {
+        let error = load("", &["--http-bind", "0.0.0.0"]).unwrap_err().to_string();
+        assert!(error.contains("allow_insecure"), "{error}");
+        load("server: {allow_insecure: true}", &["--http-bind", "0.0.0.0"]).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_was_named_must_be_there() {
+        let error = Settings::of(Some("/nowhere/moongate.yaml".into())).load().unwrap_err();
+        assert_eq!(error.to_string(), "cannot read /nowhere/moongate.yaml");
+    }
+
+    #[test]
+    fn problems_keep_their_place() {
+        let Unusable::Wrong(problems) = load("server: {lisen: x}", &[]).unwrap_err() else { panic!() };
+        assert_eq!(problems.iter().next().unwrap().line, 1);
+    }
+}
