@@ -112,9 +112,7 @@ impl SqliteStore {
     pub fn open(path: &Path, options: Options) -> Result<Self, Error> {
         let Options { durability, clock } = options;
         let database = Database::at(path, durability)?;
-        let mut connection = database.create()?;
-        migrate::run(&mut connection, migrate::MIGRATIONS).map_err(|error| database.explain(error))?;
-
+        let connection = database.writer()?;
         let readers = start_readers(&database, &clock)?;
         let writer = start_writer(connection, clock)?;
         Ok(Self(Arc::new(Threads { readers, writer })))

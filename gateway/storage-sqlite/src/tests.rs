@@ -430,3 +430,17 @@ async fn several_processes_share_one_file() {
     }
     assert_eq!(body(&*store, "count").await.as_deref(), Some("200"));
 }
+
+#[test]
+fn an_empty_file_or_one_with_another_journal_becomes_a_database() {
+    let place = Place::new();
+    std::fs::write(place.path(), b"").unwrap();
+    drop(place.open());
+    let other = rusqlite::Connection::open(place.path()).unwrap();
+    other.pragma_update_and_check(None, "journal_mode", "DELETE", |_| Ok(())).unwrap();
+    drop(other);
+    drop(place.open());
+    let again = rusqlite::Connection::open(place.path()).unwrap();
+    let mode: String = again.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+    assert_eq!(mode, "wal");
+}

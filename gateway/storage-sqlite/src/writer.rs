@@ -171,7 +171,7 @@ mod tests {
     use moongate_storage::store::{Kind, Revision};
 
     use super::*;
-    use crate::{Durability, connect::Database, migrate};
+    use crate::{Durability, connect::Database};
 
     const KIND: Kind = Kind("playbook");
 
@@ -185,9 +185,7 @@ mod tests {
 
     fn connect(directory: &tempfile::TempDir) -> Connection {
         let database = Database::at(&directory.path().join("db"), Durability::Relaxed).unwrap();
-        let mut connection = database.create().unwrap();
-        migrate::run(&mut connection, migrate::MIGRATIONS).unwrap();
-        connection
+        database.writer().unwrap()
     }
 
     fn keys(connection: &Connection) -> Vec<String> {
