@@ -166,7 +166,7 @@ impl Context {
                 assistant: assistant.map(Into::into),
                 thread: thread.map(Into::into),
             },
-            deadline: Instant::now() + std::time::Duration::from_secs(3600),
+            deadline: Instant::now() + std::time::Duration::from_hours(1),
             peer: Peer::silent(Arc::clone(&client)),
             client,
         }

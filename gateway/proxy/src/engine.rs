@@ -425,7 +425,9 @@ fn is_tool_error(result: &Raw) -> bool {
         #[serde(default, rename = "isError")]
         is_error: bool,
     }
-    result.parse::<Flag>().is_ok_and(|flag| flag.is_error)
+    // Most results are no errors, and most say so at their end: do not read them through for that.
+    !result.as_bytes().ends_with(br#""isError":false}"#)
+        && result.parse::<Flag>().is_ok_and(|flag| flag.is_error)
 }
 
 fn error_type(error: &CallError) -> ErrorType {

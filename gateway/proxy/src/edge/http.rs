@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use moongate_security::{Admitted, Denied, Knock, Reason, origin};
 use moongate_storage::{Entry, Rate};
 use moongate_wire::{
-    Frame, Id, Message, Params, Refusal, RpcError, Version, code,
+    Era, Frame, Id, Message, Params, Refusal, RpcError, Version, code,
     era::{self, Facts, Verdict},
     header as names,
     write::NoId,
@@ -87,9 +87,11 @@ impl Gateway {
         let (head, body) = request.into_parts();
         let snapshot = self.snapshot();
         let knock = Knock { conn: &conn.gate, headers: &head.headers, uri: &head.uri, version: head.version };
+        // The body is not read yet, so for a refusal the header must do.
+        let era = if is_modern(&head.headers) { Era::Modern } else { Era::Legacy };
         let cors = match snapshot.gate.check_site(&knock) {
             Ok(cors) => cors,
-            Err(refusal) => return self.turn_away(&refusal),
+            Err(refusal) => return self.turn_away(refusal, era),
         };
         let mut response = match place(head.uri.path()) {
             Place::Health => json_status(200, r#"{"status":"ok"}"#),
@@ -98,7 +100,7 @@ impl Gateway {
             Place::Nowhere => refused(None, &Refusal::new(404, code::INVALID_REQUEST, "not found")),
             Place::Mcp(_) if head.method == Verb::OPTIONS => return preflight(&cors, &head.headers),
             Place::Mcp(profile) => match snapshot.gate.admit(&knock).await {
-                Err(refusal) => self.turn_away(&refusal),
+                Err(refusal) => self.turn_away(refusal, era),
                 Ok(admitted) => match profile_of(&snapshot, profile) {
                     Err(refusal) => refused(None, &refusal),
                     Ok(profile) => {
@@ -122,11 +124,17 @@ impl Gateway {
         response
     }
 
-    fn turn_away(&self, refusal: &Denied) -> Response<Body> {
+    fn turn_away(&self, refusal: Denied, era: Era) -> Response<Body> {
         self.metrics.refused(refusal.reason.as_str()).increment();
         tracing::info!(reason = refusal.reason.as_str(), "request refused");
-        denied(None, refusal)
+        denied(None, &refusal.in_era(era))
     }
+}
+
+/// Whether the headers say that the request is a modern one.
+fn is_modern(headers: &HeaderMap) -> bool {
+    let version = headers.get(names::PROTOCOL_VERSION).and_then(|value| value.to_str().ok());
+    version.and_then(Version::parse).is_some_and(|version| version.era() == Era::Modern)
 }
 
 fn profile_of(snapshot: &Snapshot, name: Option<&str>) -> Result<Option<Arc<str>>, Refusal> {
@@ -224,8 +232,7 @@ impl Visit<'_> {
 
     fn unreadable(&self, id: Option<&Id>, error: &serde_json::Error, accept: Accept) -> Response<Body> {
         let error = RpcError::new(code::INVALID_PARAMS, format!("Invalid params: {error}"));
-        let in_session =
-            self.session_header().is_some() && self.version_header() != Some(Version::V2026_07_28.as_str());
+        let in_session = self.session_header().is_some() && !is_modern(&self.head.headers);
         answer::error(if in_session { 200 } else { 400 }, id, self.no_id(), &error, accept)
     }
 
@@ -235,7 +242,8 @@ impl Visit<'_> {
             Ok(Entry::Limited { retry_after }) => {
                 self.gateway.metrics.refused(Reason::RateLimited.as_str()).increment();
                 tracing::info!(principal = %self.admitted.principal(), "rate limit exceeded");
-                Err(Box::new(denied(None, &Denied::rate_limited(retry_after))))
+                let era = if is_modern(&self.head.headers) { Era::Modern } else { Era::Legacy };
+                Err(Box::new(denied(None, &Denied::rate_limited(retry_after).in_era(era))))
             }
             Ok(entry) => Ok(entry),
             Err(error) => {

@@ -210,7 +210,7 @@ impl Visit<'_> {
             );
             return answer::refused(None, &refusal);
         }
-        if self.is_modern_header() {
+        if super::is_modern(&self.head.headers) {
             return post_only();
         }
         match self.session().await {
@@ -220,7 +220,7 @@ impl Visit<'_> {
     }
 
     pub(super) async fn delete(&self) -> Response<Body> {
-        if self.is_modern_header() {
+        if super::is_modern(&self.head.headers) {
             return post_only();
         }
         let session = match self.session().await {
@@ -237,10 +237,6 @@ impl Visit<'_> {
                 )
             }
         }
-    }
-
-    fn is_modern_header(&self) -> bool {
-        self.version_header() == Some(Version::V2026_07_28.as_str())
     }
 }
 
