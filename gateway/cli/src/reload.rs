@@ -7,8 +7,13 @@
 
 use std::{
     collections::BTreeSet,
+    fs,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -40,6 +45,8 @@ pub(crate) struct Reloader {
     log: log::Handle,
     status: Status,
     asked: Arc<Notify>,
+    /// What the files held at the last attempt: one change is often reported twice.
+    seen: AtomicU64,
 }
 
 /// How the last reload ended, for whoever asks.
@@ -56,11 +63,21 @@ impl Reloader {
         log: log::Handle,
         status: Status,
     ) -> Self {
-        Self { settings, current: Mutex::new(current), assembly, tls, log, status, asked: Arc::default() }
+        Self {
+            settings,
+            current: Mutex::new(current),
+            assembly,
+            tls,
+            log,
+            status,
+            asked: Arc::default(),
+            seen: AtomicU64::new(0),
+        }
     }
 
-    /// Reloads soon.
+    /// Reloads soon, whether or not a file has changed.
     pub(crate) fn ask(&self) {
+        self.seen.store(0, Ordering::Release);
         self.asked.notify_one();
     }
 
@@ -69,12 +86,13 @@ impl Reloader {
         let mut watched = Watched::new(Arc::clone(&self.asked));
         loop {
             watched.follow(self.files());
-            self.asked.notified().await;
+            // Looked at before waiting: a file may have changed between being read and being watched. In a thread where
+            // it may block: files are read, and a token may be made.
             let reloader = Arc::clone(&self);
-            // Files are read and a token may be made.
             if let Err(error) = tokio::task::spawn_blocking(move || reloader.reload()).await {
                 error!(%error, "a reload failed");
             }
+            self.asked.notified().await;
         }
     }
 
@@ -86,11 +104,27 @@ impl Reloader {
         self.settings.file().map(Path::to_owned).into_iter().chain(named).chain(tls).collect()
     }
 
+    /// Something about what the files hold; never zero.
+    fn contents(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for file in self.files() {
+            (fs::read(&file).ok(), file).hash(&mut hasher);
+        }
+        hasher.finish() | 1
+    }
+
     fn reload(&self) {
+        let contents = self.contents();
+        if self.seen.swap(contents, Ordering::AcqRel) == contents {
+            return;
+        }
         let configuration = self.reload_configuration();
         let certificate = self.reload_certificate();
-        // Nothing new is no outcome: watching a directory also reports its other files.
-        let Some(outcome) = configuration.or(certificate) else { return };
+        let outcome = match (configuration, certificate) {
+            (None, None) => return,
+            (Some(Err(reason)), _) | (_, Some(Err(reason))) => Err(reason),
+            _ => Ok(()),
+        };
         let counted = if outcome.is_ok() { ReloadOutcome::Applied } else { ReloadOutcome::Refused };
         self.assembly.metrics().reloaded(counted);
         self.status.set(outcome);

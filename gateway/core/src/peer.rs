@@ -23,10 +23,7 @@ pub trait Link: Send + Sync {
     fn notify(&self, note: Note);
 
     /// Asks the client; the answers come back under the same keys, in any order. Waiting may take minutes.
-    fn ask(
-        &self,
-        questions: Vec<(Box<str>, Ask)>,
-    ) -> BoxFuture<'_, Answers>;
+    fn ask(&self, questions: Vec<(Box<str>, Ask)>) -> BoxFuture<'_, Answers>;
 
     /// Ends the client's connection but not the call, where the client can come back for the rest (2025-11-25).
     fn hang_up(&self);
@@ -242,10 +239,7 @@ struct Silent;
 impl Link for Silent {
     fn notify(&self, _note: Note) {}
 
-    fn ask(
-        &self,
-        _questions: Vec<(Box<str>, Ask)>,
-    ) -> BoxFuture<'_, Answers> {
+    fn ask(&self, _questions: Vec<(Box<str>, Ask)>) -> BoxFuture<'_, Answers> {
         Box::pin(async { Err(CallError::client(crate::Kind::Cancelled, "nobody is there to answer")) })
     }
 

@@ -10,9 +10,9 @@
 use std::ffi::{c_char, c_int};
 
 pub use libz_rs_sys::{
-    Z_BLOCK, Z_BUF_ERROR, Z_DATA_ERROR, Z_DEFAULT_STRATEGY, Z_DEFLATED, Z_FINISH, Z_FULL_FLUSH, Z_MEM_ERROR,
-    Z_NEED_DICT, Z_NO_FLUSH, Z_OK, Z_PARTIAL_FLUSH, Z_STREAM_END, Z_STREAM_ERROR, Z_SYNC_FLUSH, Bytef, alloc_func,
-    free_func, internal_state, uInt, uLong, voidpf, zlibVersion,
+    Bytef, Z_BLOCK, Z_BUF_ERROR, Z_DATA_ERROR, Z_DEFAULT_STRATEGY, Z_DEFLATED, Z_FINISH, Z_FULL_FLUSH,
+    Z_MEM_ERROR, Z_NEED_DICT, Z_NO_FLUSH, Z_OK, Z_PARTIAL_FLUSH, Z_STREAM_END, Z_STREAM_ERROR, Z_SYNC_FLUSH,
+    alloc_func, free_func, internal_state, uInt, uLong, voidpf, zlibVersion,
 };
 
 /// `libz_rs_sys::z_stream`, but with allocators that cannot be absent, as flate2 fills them in. An `Option` of a

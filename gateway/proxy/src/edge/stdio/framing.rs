@@ -73,6 +73,9 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             if is_header(text) {
                 return self.framed(text).await;
             }
+            if text.len() > self.max {
+                return Framed::Bad(too_large(self.max));
+            }
             self.framing.set_headers(false);
             let start = line.len() - line.trim_ascii_start().len();
             let end = start + text.len();
@@ -83,6 +86,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     /// One line without its end. A line that is too long is skipped to its end and answered.
     async fn line(&mut self) -> Result<Option<Vec<u8>>, Framed> {
         let mut line = Vec::new();
+        let max = self.max.max(MAX_HEADERS);
         loop {
             let chunk = match self.input.fill_buf().await {
                 Ok(chunk) => chunk,
@@ -99,12 +103,12 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                 None => (chunk.len(), false),
             };
             // Beyond the limit bytes are only counted, to find the end of the line.
-            if line.len() <= self.max {
+            if line.len() <= max {
                 line.extend(chunk.iter().take(take));
             }
             self.input.consume(take);
             if complete {
-                if line.len() > self.max + 1 {
+                if line.len() > max + 1 {
                     return Err(Framed::Bad(too_large(self.max)));
                 }
                 line.pop();
