@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::{Request, Response, body::Incoming, client, server, service::service_fn};
@@ -68,15 +68,23 @@ impl Recording {
         Self(lines.lines().map(|line| json!({"body": line})).collect())
     }
 
-    /// Writes it to the fixtures if asked to; in any case it must hold the two calls.
+    /// Compares it with the committed recording, so that what `recorded` replays is what the SDK really sends; with
+    /// `MOONGATE_RECORD` set, writes it there instead.
     pub(crate) fn keep(&self, name: &str) -> Result<()> {
         let calls = self.0.iter().filter(|entry| entry["body"].to_string().contains("tools/call")).count();
         anyhow::ensure!(calls == 2, "{name}: {calls} calls were recorded");
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("fixtures").join("recorded");
+        let path = directory.join(format!("{name}.jsonl"));
+        let text = self.0.iter().map(|entry| format!("{entry}\n")).collect::<Vec<_>>().concat();
         if std::env::var_os("MOONGATE_RECORD").is_some() {
-            let directory = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("fixtures").join("recorded");
             std::fs::create_dir_all(&directory)?;
-            let lines: Vec<_> = self.0.iter().map(|entry| format!("{entry}\n")).collect();
-            std::fs::write(directory.join(format!("{name}.jsonl")), lines.concat())?;
+            std::fs::write(path, text)?;
+        } else {
+            let committed = std::fs::read_to_string(&path).context("record it with MOONGATE_RECORD=1")?;
+            assert_eq!(
+                text, committed,
+                "{name}: the SDK sends something new; record it with MOONGATE_RECORD=1"
+            );
         }
         Ok(())
     }
