@@ -220,8 +220,7 @@ impl Gateway {
     async fn sweep_forever(&self) {
         loop {
             let config = Arc::clone(&self.snapshot().config);
-            // Documents are swept on their own, rarer, beat; the shorter one serves both.
-            tokio::time::sleep(config.sessions.sweep_interval.min(config.context.sweep_interval)).await;
+            tokio::time::sleep(sweep_interval(&config)).await;
             // What is in use must not look idle, so it is touched first.
             let swept = match self.state.0.touch(&self.sessions.in_use()).await {
                 Ok(()) => self.state.0.sweep().await,
@@ -277,6 +276,13 @@ impl Gateway {
             tracing::warn!(%principal, "calls without a session id use the session `default`");
         }
     }
+}
+
+/// How long to wait between two sweeps. One beat serves sessions and documents. However rare sweeps are to be, a session
+/// in use must be touched before it looks idle, and must not look idle right after its use.
+fn sweep_interval(config: &Config) -> Duration {
+    let asked_for = config.sessions.sweep_interval.min(config.context.sweep_interval);
+    asked_for.min(config.sessions.idle_timeout / 2)
 }
 
 /// A random UUID (version 4).
