@@ -5,10 +5,19 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, header};
 use ipnet::IpNet;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// What proxies add to a request, each to say for whom they sent it.
+const FORWARDED: [HeaderName; 4] =
+    [header::FORWARDED, FORWARDED_FOR, HeaderName::from_static("x-real-ip"), header::VIA];
+
+/// Whether a proxy says that it sent this for somebody else.
+pub(crate) fn is_forwarded(headers: &HeaderMap) -> bool {
+    FORWARDED.iter().any(|name| headers.contains_key(name))
+}
 
 /// The client's address: the rightmost address of `X-Forwarded-For` that is not a trusted proxy's, if the peer is one.
 ///

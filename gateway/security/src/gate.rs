@@ -12,7 +12,7 @@ use moongate_storage::{Entry, Quota, Rate, State};
 
 use crate::{
     Authenticator, Authority, Credentials, Denied, Flaw, Identity, Knock, Origin, Verdict,
-    address::client_address,
+    address::{client_address, is_forwarded},
     knock::Bearer,
     limit,
     origin::{Cors, cors},
@@ -27,7 +27,7 @@ pub struct Settings {
     pub origins: Vec<Origin>,
     /// The host of the public address: one more allowed host.
     pub public_host: Option<Authority>,
-    /// What callers without a token may do; `None` when they may not even enter.
+    /// What callers of this machine may do without a token; `None` when they may not even enter.
     pub anonymous: Option<Scopes>,
     /// How often one address may call.
     pub per_address: Option<Quota>,
@@ -112,7 +112,15 @@ impl Gate {
                     other => other?,
                 }
             }
-            Bearer::Absent => self.ask(&Credentials { bearer: None, conn: Some(knock.conn) }).await?,
+            Bearer::Absent => {
+                let credentials = Credentials { bearer: None, conn: Some(knock.conn) };
+                match self.ask(&credentials).await {
+                    Err(denied) if denied.reason == crate::Reason::TokenMissing => {
+                        self.nobody(knock, address).ok_or(denied)?
+                    }
+                    other => other?,
+                }
+            }
         };
         Ok(self.welcome(identity, Some(address)))
     }
@@ -159,11 +167,17 @@ impl Gate {
                 }
             }
         }
-        match (credentials.bearer, &self.anonymous) {
-            (Some(_), _) => Err(Denied::token_invalid(Flaw::Foreign)),
-            (None, Some(identity)) => Ok(identity.clone()),
-            (None, None) => Err(Denied::token_missing()),
+        match credentials.bearer {
+            Some(_) => Err(Denied::token_invalid(Flaw::Foreign)),
+            None => Err(Denied::token_missing()),
         }
+    }
+
+    /// Who a caller without a token is, where such callers are let in: those of this machine, and nobody who came by way
+    /// of a proxy on it. A proxy that nobody told us about gives itself away by what it says of the caller.
+    fn nobody(&self, knock: &Knock<'_>, address: IpAddr) -> Option<Identity> {
+        let here = address.is_loopback() && !is_forwarded(knock.headers);
+        self.anonymous.clone().filter(|_| here)
     }
 
     /// Counts a wrong token against its address. A refusal when the address has no more tries.

@@ -96,19 +96,13 @@ impl TokenFile {
         Ok(Secret::new(text.trim().to_owned()))
     }
 
-    /// Replaces the token by a new one, which is returned. A running gateway takes it up at once.
-    pub fn rotate(&self) -> Result<Secret, Error> {
-        let (token, _) = Self::write_new(self.path())?;
-        self.file.refresh();
-        Ok(token)
-    }
-
-    /// Writes a new token to `path`, whatever is there now: the way out of a file that cannot be opened.
+    /// Writes a new token to `path`, whatever is there now: also the way out of a file that cannot be used. A running
+    /// gateway takes it up at once.
     pub fn write_new(path: &Path) -> Result<(Secret, Vec<Warning>), Error> {
         let mut warnings = Vec::new();
         file::prepare_directory(path, &mut warnings)?;
         let token = Secret::random();
-        file::replace(path, &line(&token))?;
+        file::replace(path, &line(&token), &mut warnings)?;
         Ok((token, warnings))
     }
 

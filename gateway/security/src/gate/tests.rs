@@ -266,6 +266,41 @@ async fn callers_without_a_token_are_anonymous_where_that_is_allowed() {
     }
 }
 
+#[tokio::test]
+async fn only_callers_of_this_machine_are_anonymous() {
+    let settings = Settings {
+        anonymous: Some([Scope::read()].into_iter().collect()),
+        trusted_proxies: vec!["10.0.0.0/8".parse().unwrap(), "127.0.0.2/32".parse().unwrap()],
+        ..Settings::default()
+    };
+    let gate = gate(settings);
+    for (peer, header, admitted) in [
+        ("127.0.0.1", None, true),
+        ("127.0.0.9", None, true),
+        ("::1", None, true),
+        ("::ffff:127.0.0.1", None, true),
+        ("192.0.2.1", None, false),
+        ("10.0.0.1", None, false),
+        // A trusted proxy is believed when it names somebody else, and not asked to name this machine.
+        ("127.0.0.2", Some(("x-forwarded-for", "203.0.113.7")), false),
+        ("10.0.0.1", Some(("x-forwarded-for", "127.0.0.1")), false),
+        // Nor is one on this machine that nobody told us about.
+        ("127.0.0.1", Some(("x-forwarded-for", "203.0.113.7")), false),
+        ("127.0.0.1", Some(("forwarded", "for=203.0.113.7")), false),
+        ("127.0.0.1", Some(("x-real-ip", "203.0.113.7")), false),
+        ("127.0.0.1", Some(("via", "1.1 proxy")), false),
+    ] {
+        let headers: Vec<_> = header.into_iter().chain([("host", "localhost")]).collect();
+        let request = Request::new(&headers).from(peer);
+        if admitted {
+            let principal = request.admit(&gate).await.unwrap().principal().clone();
+            assert_eq!(principal, Principal::anonymous(), "{peer} {header:?}");
+        } else {
+            assert_eq!(request.refusal(&gate).await.1, Reason::TokenMissing, "{peer} {header:?}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn wrong_tokens_use_up_an_address_ten_times_as_fast() {
     let gate = gate(Settings { per_address: Some(quota(30)), ..Settings::default() });

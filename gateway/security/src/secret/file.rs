@@ -124,11 +124,7 @@ pub(super) fn read(path: &Path, warnings: &mut Vec<Warning>) -> Result<Option<Co
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(unreadable(error)),
-        Ok(link) if link.is_symlink() => {
-            check_owner(path, &link)?;
-            warnings.push(Warning::Link { path: path.to_owned() });
-        }
-        Ok(_) => {}
+        Ok(found) => check_link(path, &found, warnings)?,
     }
     let file = open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
@@ -142,6 +138,15 @@ pub(super) fn read(path: &Path, warnings: &mut Vec<Warning>) -> Result<Option<Co
     // Only now: closing the file to others changed its stamp.
     let stamp = Stamp::of(&file.metadata().map_err(unreadable)?);
     Ok(Some(Contents { text, stamp }))
+}
+
+/// Follows a link that this user or root made, with a warning. Somebody else's could lead anywhere.
+fn check_link(path: &Path, found: &fs::Metadata, warnings: &mut Vec<Warning>) -> Result<(), Error> {
+    if found.is_symlink() {
+        check_owner(path, found)?;
+        warnings.push(Warning::Link { path: path.to_owned() });
+    }
+    Ok(())
 }
 
 /// Without `NONBLOCK`, opening a pipe that somebody put there would wait for a writer.
@@ -204,7 +209,10 @@ pub(super) fn create(path: &Path, text: &str) -> Result<bool, Error> {
 }
 
 /// Replaces the file, or the file that a link at `path` points to.
-pub(super) fn replace(path: &Path, text: &str) -> Result<(), Error> {
+pub(super) fn replace(path: &Path, text: &str, warnings: &mut Vec<Warning>) -> Result<(), Error> {
+    if let Ok(found) = fs::symlink_metadata(path) {
+        check_link(path, &found, warnings)?;
+    }
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let unwritable = |source| Error::Unwritable { path: target.clone(), source };
     let draft = Draft::write(&target, text).map_err(unwritable)?;

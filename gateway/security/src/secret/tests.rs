@@ -113,7 +113,8 @@ fn a_link_is_followed_with_a_warning_and_kept_by_a_rotation() {
     assert_eq!(warnings, [Warning::Link { path: link.clone() }]);
     assert!(file.matches(token.expose()));
 
-    let rotated = file.rotate().unwrap();
+    let (rotated, warnings) = TokenFile::write_new(&link).unwrap();
+    assert_eq!(warnings, [Warning::Link { path: link.clone() }]);
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(home.open().0.token().unwrap().expose(), rotated.expose());
 }
@@ -163,6 +164,16 @@ fn a_foreign_owner_is_refused() {
     rustix::fs::chown(home.token(), Some(owner), None).unwrap();
     let error = TokenFile::open_or_create(&home.token()).unwrap_err();
     assert!(matches!(error, Error::ForeignOwner { owner: 12345, .. }));
+
+    let link = home.0.path().join("link");
+    symlink(home.token(), &link).unwrap();
+    rustix::fs::chownat(rustix::fs::CWD, &link, Some(owner), None, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
+        .unwrap();
+    let error = TokenFile::write_new(&link).unwrap_err();
+    assert!(
+        matches!(error, Error::ForeignOwner { owner: 12345, .. }),
+        "their link does not say where ours goes"
+    );
 }
 
 #[test]
@@ -182,12 +193,12 @@ async fn a_rotated_token_is_good_at_once_and_the_old_one_soon_refused() {
     let old = running.token().unwrap();
     assert!(running.matches(old.expose()));
 
-    let new = home.open().0.rotate().unwrap();
+    let (new, _) = TokenFile::write_new(&home.token()).unwrap();
     assert_eq!(mode(&home.token()), 0o600);
     assert!(running.matches(new.expose()), "good from its first use");
     assert!(!running.matches(old.expose()));
 
-    let newer = home.open().0.rotate().unwrap();
+    let (newer, _) = TokenFile::write_new(&home.token()).unwrap();
     tokio::time::advance(Duration::from_millis(250)).await;
     assert!(
         !running.matches(new.expose()),

@@ -126,7 +126,8 @@ impl<T> Watched<T> {
 
     /// Writes `text` in place of what is there and takes it up.
     pub(crate) fn replace(&self, text: &str) -> Result<(), Error> {
-        file::replace(&self.path, text)?;
+        // Its warnings were given when it was opened.
+        file::replace(&self.path, text, &mut Vec::new())?;
         self.refresh();
         Ok(())
     }
