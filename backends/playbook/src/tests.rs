@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use moongate_core::{Backend, Call, Operation, Principal, clock::ClockHandle};
-use moongate_storage::store::{Batch, Put};
+use moongate_core::{Backend, Call, Operation, Principal, StoreScope, clock::ClockHandle};
+use moongate_storage::{
+    self as storage,
+    store::{Batch, Kind, Put, Revision, Row, Rows, Store},
+};
 use moongate_storage_sqlite::{Durability, Options, SqliteStore};
 use moongate_upstream::{BuiltinBackend, ToolErrors};
 use proptest::prelude::*;
@@ -384,7 +387,7 @@ async fn a_full_session_names_the_tool_that_makes_room() {
     let (_, clock) = Clock::settable(std::time::UNIX_EPOCH);
     let desk = Desk { backend, clock, folder };
     let puts = (0..MAX_PLAYBOOKS).map(|number| Put {
-        kind: moongate_storage::store::Kind("playbook"),
+        kind: Kind("playbook"),
         key: format!("{number:04}"),
         body: json!({"id": format!("{number:04}"), "name": "n", "agentId": "asst_1", "createdAt": "", "updatedAt": ""})
             .to_string()
@@ -399,6 +402,55 @@ async fn a_full_session_names_the_tool_that_makes_room() {
     assert_eq!(told["error"]["code"], json!(-32603));
     desk.ok(&me(), "delete_playbook", json!({"id": "0000"})).await;
     desk.create(&me(), "one more").await;
+}
+
+/// A store whose rows may be counted and written, and not read.
+struct Sealed(Arc<dyn Store>);
+
+impl Store for Sealed {
+    fn get<'a>(&'a self, _: Kind, key: &'a str) -> BoxFuture<'a, Result<Option<Row>, storage::Error>> {
+        panic!("{key} was read")
+    }
+
+    fn scan<'a>(&'a self, _: Kind, rows: Rows<'a>) -> BoxFuture<'a, Result<Vec<Row>, storage::Error>> {
+        panic!("{rows:?} were read")
+    }
+
+    fn count(&self, kind: Kind) -> BoxFuture<'_, Result<usize, storage::Error>> {
+        self.0.count(kind)
+    }
+
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, storage::Error>> {
+        self.0.commit(batch)
+    }
+}
+
+impl Stores for Sealed {
+    fn open(&self, _: &StoreScope) -> Arc<dyn Store> {
+        Arc::new(Self(Arc::clone(&self.0)))
+    }
+
+    fn own(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.0)
+    }
+
+    fn purge(&self, _: u64) -> BoxFuture<'_, Result<u64, storage::Error>> {
+        Box::pin(async { Ok(0) })
+    }
+}
+
+#[tokio::test]
+async fn a_new_playbook_does_not_read_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options { durability: Durability::Relaxed, clock: Clock::system() };
+    let stores = SqliteStore::open(&folder.path().join("test.db"), options).unwrap();
+    let sealed = Arc::new(Sealed(stores.open(&me().store_scope())));
+    let playbook = Playbook::new(sealed, Clock::system(), PlaybookOptions::default());
+    let backend = BuiltinBackend::new(Arc::new(playbook), ToolErrors::Result);
+    let (_, clock) = Clock::settable(std::time::UNIX_EPOCH);
+    let desk = Desk { backend, clock, folder };
+    desk.create(&me(), "one").await;
+    desk.create(&me(), "two").await;
 }
 
 #[tokio::test]

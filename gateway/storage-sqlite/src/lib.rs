@@ -1,8 +1,8 @@
 //! The embedded Store: one writer thread, a few readers, SQLite.
 //!
 //! ```text
-//! commit, purge ─bounded queue→ writer thread ─ ≤ 256 changes in one transaction ─fsync→ answers
-//! get, scan     ─bounded queue→ reader threads, each with a connection of its own ────→ answers
+//! commit, purge    ─bounded queue→ writer thread ─ ≤ 256 changes in one transaction ─fsync→ answers
+//! get, scan, count ─bounded queue→ reader threads, each with a connection of its own ────→ answers
 //! ```
 //! An fsync costs as much for one change as for many, so whatever was queued while the last transaction was being
 //! written goes into the next one together. Several processes may use the same file. What a row means, and who may see
@@ -34,7 +34,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::{
     connect::Database,
-    reader::{Query, Read},
+    reader::{Answer, Query, Read},
     writer::{Change, Write},
 };
 
@@ -140,14 +140,21 @@ impl Stores for SqliteStore {
 impl Store for Handle {
     fn get<'a>(&'a self, kind: Kind, key: &'a str) -> BoxFuture<'a, Result<Option<Row>, Error>> {
         Box::pin(async move {
-            let mut rows = self.threads.read(&self.scope, kind, Query::One(key.into())).await?;
+            let key = key.into();
+            let query = |answer| Query::One { key, answer };
+            let mut rows = self.threads.read(&self.scope, kind, query).await?;
             Ok(rows.pop())
         })
     }
 
     fn scan<'a>(&'a self, kind: Kind, rows: Rows<'a>) -> BoxFuture<'a, Result<Vec<Row>, Error>> {
-        let query = Query::Many { after: rows.after.map(Into::into), limit: rows.limit };
-        Box::pin(self.threads.read(&self.scope, kind, query))
+        let Rows { after, limit } = rows;
+        let after = after.map(Into::into);
+        Box::pin(self.threads.read(&self.scope, kind, move |answer| Query::Many { after, limit, answer }))
+    }
+
+    fn count(&self, kind: Kind) -> BoxFuture<'_, Result<usize, Error>> {
+        Box::pin(self.threads.read(&self.scope, kind, |answer| Query::Count { answer }))
     }
 
     /// # Cancel safety
@@ -183,9 +190,14 @@ impl Threads {
         answered.await.map_err(|_| Error::Closed)?
     }
 
-    async fn read(&self, scope: &Arc<str>, kind: Kind, query: Query) -> Result<Vec<Row>, Error> {
+    async fn read<T>(
+        &self,
+        scope: &Arc<str>,
+        kind: Kind,
+        query: impl FnOnce(Answer<T>) -> Query,
+    ) -> Result<T, Error> {
         let (answer, answered) = oneshot::channel();
-        let read = Read { scope: Arc::clone(scope), kind, query, answer };
+        let read = Read { scope: Arc::clone(scope), kind, query: query(answer) };
         self.readers.queue.send(read).await.map_err(|_| Error::Closed)?;
         answered.await.map_err(|_| Error::Closed)?
     }

@@ -15,34 +15,53 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{connect::Database, error::failed, number::Number};
 
-/// A query, and who waits for it.
+/// A query about the rows of one scope and kind.
 pub(crate) struct Read {
     pub(crate) scope: Arc<str>,
     pub(crate) kind: Kind,
     pub(crate) query: Query,
-    pub(crate) answer: oneshot::Sender<Result<Vec<Row>, Error>>,
 }
 
-/// Which rows.
+/// Who waits for an answer.
+pub(crate) type Answer<T> = oneshot::Sender<Result<T, Error>>;
+
+/// What is asked, and by whom.
 pub(crate) enum Query {
-    /// The one with this key.
-    One(String),
-    /// In order of their keys.
-    Many { after: Option<String>, limit: usize },
+    /// The row with this key.
+    One { key: String, answer: Answer<Vec<Row>> },
+    /// Rows in order of their keys.
+    Many { after: Option<String>, limit: usize, answer: Answer<Vec<Row>> },
+    /// How many there are.
+    Count { answer: Answer<usize> },
 }
 
 /// Reads until the queue is closed and empty.
 pub(crate) fn run(database: &Database, queue: &Mutex<mpsc::Receiver<Read>>, clock: &Clock) {
     let mut connection = None;
     while let Some(read) = next(queue) {
-        if read.answer.is_closed() {
-            continue; // nobody waits any more
+        let open = connected(&mut connection, database);
+        let place = Place { scope: &read.scope, kind: read.kind.0, now: Number(clock.millis()) };
+        match read.query {
+            Query::One { key, answer } => respond(answer, open, |open| place.one(open, &key)),
+            Query::Many { after, limit, answer } => {
+                respond(answer, open, |open| place.many(open, after.as_deref(), limit));
+            }
+            Query::Count { answer } => respond(answer, open, |open| place.count(open)),
         }
-        let rows = connected(&mut connection, database).and_then(|open| {
-            rows(open, &read, clock.millis()).map_err(|error| failed("reading the database", error))
-        });
-        drop(read.answer.send(rows));
     }
+}
+
+/// Asks, if somebody still waits for it.
+fn respond<T>(
+    answer: Answer<T>,
+    open: Result<&Connection, Error>,
+    ask: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+) {
+    if answer.is_closed() {
+        return;
+    }
+    let found = open.and_then(|open| ask(open).map_err(|error| failed("reading the database", error)));
+    drop(answer.send(found));
 }
 
 /// Waits with the lock held: the other threads then wait for the lock instead of the queue, which is the same.
@@ -60,27 +79,41 @@ fn connected<'a>(
     Ok(connection.as_ref().expect("it was just made"))
 }
 
-fn rows(connection: &Connection, read: &Read, now: u64) -> rusqlite::Result<Vec<Row>> {
-    let (scope, kind, now) = (&*read.scope, read.kind.0, Number(now));
-    match &read.query {
-        Query::One(key) => select(connection, "key = ?4", params![scope, kind, now, key]),
-        Query::Many { after, limit } => {
-            let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
-            // Without a first key all of them: none is less than the empty one.
-            let (condition, from) = after.as_deref().map_or(("key >= ?4", ""), |after| ("key > ?4", after));
-            select(
-                connection,
-                &format!("{condition} ORDER BY key LIMIT ?5"),
-                params![scope, kind, now, from, limit],
-            )
-        }
+/// The rows a query is about: those of one scope and kind that have not expired.
+struct Place<'a> {
+    scope: &'a str,
+    kind: &'a str,
+    now: Number,
+}
+
+const IN_PLACE: &str = "scope = ?1 AND kind = ?2 AND (expires IS NULL OR expires > ?3)";
+
+impl Place<'_> {
+    fn one(&self, connection: &Connection, key: &str) -> rusqlite::Result<Vec<Row>> {
+        select(connection, "key = ?4", params![self.scope, self.kind, self.now, key])
+    }
+
+    fn many(&self, connection: &Connection, after: Option<&str>, limit: usize) -> rusqlite::Result<Vec<Row>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        // Without a first key all of them: none is less than the empty one.
+        let (condition, from) = after.map_or(("key >= ?4", ""), |after| ("key > ?4", after));
+        let condition = format!("{condition} ORDER BY key LIMIT ?5");
+        select(connection, &condition, params![self.scope, self.kind, self.now, from, limit])
+    }
+
+    /// Bodies come after everything that is looked at here, so that long ones are passed over unread.
+    fn count(&self, connection: &Connection) -> rusqlite::Result<usize> {
+        let mut statement =
+            connection.prepare_cached(&format!("SELECT count(*) FROM doc WHERE {IN_PLACE}"))?;
+        let Number(count) =
+            statement.query_row(params![self.scope, self.kind, self.now], |row| row.get(0))?;
+        Ok(usize::try_from(count).unwrap_or(usize::MAX))
     }
 }
 
 fn select(connection: &Connection, condition: &str, params: impl Params) -> rusqlite::Result<Vec<Row>> {
     let mut statement = connection.prepare_cached(&format!(
-        "SELECT key, rev, expires, body FROM doc
-         WHERE scope = ?1 AND kind = ?2 AND (expires IS NULL OR expires > ?3) AND {condition}"
+        "SELECT key, rev, expires, body FROM doc WHERE {IN_PLACE} AND {condition}"
     ))?;
     let rows = statement.query_map(params, |row| {
         let (Number(revision), expires) = (row.get(1)?, row.get::<_, Option<Number>>(2)?);

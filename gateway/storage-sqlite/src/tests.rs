@@ -89,6 +89,22 @@ async fn rows_survive_reopening() {
 }
 
 #[tokio::test]
+async fn rows_are_counted_where_a_scan_would_find_them() {
+    let place = Place::new();
+    let (stores, clock) = place.open_with_clock();
+    let store = local(&stores);
+    assert_eq!(store.count(KIND).await.unwrap(), 0);
+    let fleeting = Put { expires: Some(1_001_000), ..put("c", "three") };
+    let other = Put { kind: Kind("revocation"), ..put("d", "four") };
+    store.commit(batch([put("a", "one"), put("b", &"two".repeat(100_000)), fleeting, other])).await.unwrap();
+    stores.own().commit(batch([put("e", "five")])).await.unwrap();
+    assert_eq!(store.count(KIND).await.unwrap(), 3);
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(store.count(KIND).await.unwrap(), 2, "an expired row does not count");
+    assert_eq!(keys(&*store, None, 100).await.len(), 2);
+}
+
+#[tokio::test]
 async fn what_was_queued_is_written_before_the_threads_end() {
     let place = Place::new();
     let store = local(&place.open());

@@ -27,6 +27,9 @@ pub trait Store: Send + Sync {
     /// Rows of a kind in key order.
     fn scan<'a>(&'a self, kind: Kind, rows: Rows<'a>) -> BoxFuture<'a, Result<Vec<Row>, Error>>;
 
+    /// How many rows of a kind a scan would find, without reading them.
+    fn count(&self, kind: Kind) -> BoxFuture<'_, Result<usize, Error>>;
+
     /// Applies all of `batch` or nothing. Answers once it is durable.
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, Error>>;
 }

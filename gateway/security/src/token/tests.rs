@@ -62,6 +62,10 @@ impl Store for Shelf {
         })
     }
 
+    fn count(&self, kind: Kind) -> BoxFuture<'_, Result<usize, moongate_storage::Error>> {
+        Box::pin(async move { Ok(self.read()?.keys().filter(|(of, _)| *of == kind.0).count()) })
+    }
+
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, moongate_storage::Error>> {
         Box::pin(async move {
             let mut rows = self.read()?;
