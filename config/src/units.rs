@@ -116,10 +116,6 @@ impl Rate {
         Ok(Self { count: NonZeroU32::new(count).ok_or(UnitError::Zero)?, per })
     }
 
-    /// The time between two events at exactly this rate.
-    pub fn interval(self) -> Duration {
-        self.per.duration() / self.count.get()
-    }
 }
 
 impl Per {
@@ -206,8 +202,8 @@ mod tests {
     #[test]
     fn rates_count_per_second_minute_or_hour() {
         assert_eq!(Rate::parse("600/min"), Ok(Rate::new(600, Per::Minute)));
-        assert_eq!(Rate::parse("10/s").map(Rate::interval), Ok(Duration::from_millis(100)));
-        assert_eq!(Rate::parse("1000/h").map(Rate::interval), Ok(Duration::from_millis(3600)));
+        assert_eq!(Rate::parse("10/s").map(|rate| rate.per.duration()), Ok(Duration::from_secs(1)));
+        assert_eq!(Rate::parse("1000/h").map(|rate| rate.per.duration()), Ok(Duration::from_hours(1)));
         assert_eq!(Rate::parse("0/s"), Err(UnitError::Zero));
         assert_eq!(Rate::parse("5000000000/s"), Err(UnitError::Large));
         assert_eq!(Rate::parse("10/day"), Err(UnitError::UnknownUnit("/day".to_owned())));

@@ -56,7 +56,7 @@ impl Routing<'_> {
             rename: raw.rename.map(|name| name.value.0),
             description: raw.description.map(|text| text.value),
             scope: raw.scope.and_then(|name| self.scopes.named(name, check)),
-            limit: raw.limit.and_then(|limit| limit.value.0),
+            limit: raw.limit.map(|limit| limit.value.0),
             timeout: raw.timeout.and_then(|timeout| self.timeout(&timeout, check)),
             hide: raw.hide.is_some_and(|hide| hide.value),
             pattern: pattern.value,

@@ -82,8 +82,8 @@ pub struct Route {
     pub description: Option<String>,
     /// The scope a caller needs, instead of the tool's own.
     pub scope: Option<String>,
-    /// How often one principal may call it, beside the limits for all tools.
-    pub limit: Option<Rate>,
+    /// How often one principal may call it, instead of `security.limits.per_tool`; the inner `None` is `off`.
+    pub limit: Option<Option<Rate>>,
     /// How long a call may take, instead of `security.limits.call_timeout`.
     pub timeout: Option<Duration>,
     /// Neither listed nor callable.

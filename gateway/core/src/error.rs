@@ -1,6 +1,6 @@
 //! Why a call failed, in words every layer understands.
 
-use std::{borrow::Cow, error::Error, fmt, sync::Arc};
+use std::{borrow::Cow, error::Error, fmt, sync::Arc, time::Duration};
 
 use moongate_wire::{Raw, RpcError};
 
@@ -49,7 +49,10 @@ pub enum Kind {
     /// The client, or the end of its session, cancelled the call.
     Cancelled,
     /// Too much is going on: a limit of the caller was reached.
-    Limited,
+    Limited {
+        /// When it is worth trying again.
+        retry_after: Duration,
+    },
     /// An upstream cannot be reached or gave up.
     Unavailable,
     /// An error of the backend that is passed on as it is.
@@ -89,6 +92,11 @@ impl CallError {
         source: impl Into<Box<dyn Error + Send + Sync>>,
     ) -> Self {
         Self { kind: Kind::Internal, side: Side::Gateway, public: public.into(), source: Some(source.into()) }
+    }
+
+    /// A limit was reached; the client may try again after `retry_after`.
+    pub fn limited(retry_after: Duration, public: impl Into<Cow<'static, str>>) -> Self {
+        Self::client(Kind::Limited { retry_after }, public)
     }
 
     /// The parameters are wrong: `Invalid params: <detail>`.

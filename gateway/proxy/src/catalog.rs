@@ -113,6 +113,15 @@ impl Catalog {
         }
     }
 
+    /// Removes the metrics of every tool anybody was shown.
+    pub fn forget_metrics(&self) {
+        for view in self.views.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            for tool in view.shown() {
+                self.metrics.forget_tool(tool);
+            }
+        }
+    }
+
     /// Tells every backend that a session is over.
     pub fn session_ended(&self, session: &SessionKey) {
         for member in &self.members {

@@ -142,6 +142,20 @@ fn text(value: &Raw) -> Option<Arc<str>> {
     id_from(&value.parse::<String>().ok()?)
 }
 
+/// The longest id: it becomes a key in memory, a column on disk and a field in every log line.
+pub const MAX_ID: usize = 256;
+
+/// The field whose id cannot be used, if one cannot: too long, or with characters that forge log lines.
+pub fn unusable(ids: &ContextIds) -> Option<&'static str> {
+    let bad = |id: &str| id.len() > MAX_ID || id.chars().any(char::is_control);
+    let fields = [
+        ("session", Some(&ids.session)),
+        ("assistant", ids.assistant.as_ref()),
+        ("thread", ids.thread.as_ref()),
+    ];
+    fields.into_iter().find_map(|(name, id)| id.is_some_and(|id| bad(id)).then_some(name))
+}
+
 /// An id without blanks around it, unless nothing is left.
 fn id_from(text: &str) -> Option<Arc<str>> {
     Some(text.trim()).filter(|id| !id.is_empty()).map(Arc::from)

@@ -106,11 +106,12 @@ pub struct Gateway {
     pub(crate) hub: Arc<Hub>,
     pub(crate) tasks: Group,
     announced: Announced,
-    calls: Arc<Tally>,
+    pub(crate) calls: Arc<Tally>,
     created: Arc<Tally>,
     streams: AtomicU64,
     operations: HashMap<(Method, bool), Operation>,
     warned: Mutex<HashSet<Principal>>,
+    reloaded: Notify,
 }
 
 impl Gateway {
@@ -120,7 +121,8 @@ impl Gateway {
         let instance: Arc<str> = format!("mg{}", random_id().simple()).get(..14).unwrap_or("mg").into();
         let hub = Arc::new(Hub::default());
         let tasks = Group::new();
-        let operation = |method: Method, transport| metrics.operation(method.as_str(), "", transport);
+        let operation =
+            |method: Method, transport| metrics.operation(method.as_str(), unnamed(method), transport);
         let operations = Method::ALL
             .into_iter()
             .flat_map(|method| {
@@ -144,6 +146,7 @@ impl Gateway {
             streams: AtomicU64::new(1),
             operations,
             warned: Mutex::default(),
+            reloaded: Notify::new(),
         })
     }
 
@@ -155,7 +158,10 @@ impl Gateway {
     /// Replaces what is configured; calls that are running keep what they entered with. Clients are told that lists may
     /// have changed.
     pub fn reload(&self, snapshot: Snapshot) {
-        self.snapshot.store(Arc::new(snapshot));
+        let old = self.snapshot.swap(Arc::new(snapshot));
+        // Tools may be gone or changed; those that are still offered begin their series anew with their next call.
+        old.catalog.forget_metrics();
+        self.reloaded.notify_one();
         let changes = self.announced.sender();
         for change in [Change::Tools, Change::Prompts, Change::Resources] {
             changes.send(change);
@@ -220,7 +226,11 @@ impl Gateway {
     async fn sweep_forever(&self) {
         loop {
             let config = Arc::clone(&self.snapshot().config);
-            tokio::time::sleep(sweep_interval(&config)).await;
+            tokio::select! {
+                () = tokio::time::sleep(sweep_interval(&config)) => {}
+                // The beat may have changed.
+                () = self.reloaded.notified() => continue,
+            }
             // What is in use must not look idle, so it is touched first.
             let swept = match self.state.0.touch(&self.sessions.in_use()).await {
                 Ok(()) => self.state.0.sweep().await,
@@ -242,10 +252,6 @@ impl Gateway {
 
     pub(crate) fn state(&self) -> &Arc<dyn State> {
         &self.state.0
-    }
-
-    pub(crate) fn count_call(&self, principal: &Principal, limit: usize) -> Option<Counted> {
-        self.calls.count(principal, limit)
     }
 
     pub(crate) fn count_session(&self, principal: &Principal, limit: usize) -> Option<Counted> {
@@ -270,10 +276,14 @@ impl Gateway {
     }
 
     /// Warns once per principal that its calls name no session.
-    pub(crate) fn warn_default_session(&self, principal: &Principal) {
+    pub(crate) fn warn_default_session(&self, principal: &Principal, session: &str) {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         if warned.len() < 10_000 && warned.insert(principal.clone()) {
-            tracing::warn!(%principal, "calls without a session id use the session `default`");
+            tracing::warn!(
+                principal = principal.as_str(),
+                session,
+                "calls that name no session share this one"
+            );
         }
     }
 }
@@ -283,6 +293,11 @@ impl Gateway {
 fn sweep_interval(config: &Config) -> Duration {
     let asked_for = config.sessions.sweep_interval.min(config.context.sweep_interval);
     asked_for.min(config.sessions.idle_timeout / 2)
+}
+
+/// The tool label of operations that name no tool of the catalog.
+fn unnamed(method: Method) -> &'static str {
+    if method == Method::CallTool { Metrics::UNKNOWN_TOOL } else { "" }
 }
 
 /// A random UUID (version 4).

@@ -112,6 +112,12 @@ impl Listener {
         }
     }
 
+    /// Takes changes back that could not be told.
+    pub fn untold(&self, changes: impl IntoIterator<Item = Change>) {
+        lock(&self.inbox.untold).extend(changes);
+        self.inbox.news.notify_one();
+    }
+
     /// Changes what is listened for.
     pub fn refine(&self, change: impl FnOnce(&mut Filter)) {
         change(&mut lock(&self.inbox.filter));

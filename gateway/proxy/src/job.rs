@@ -108,6 +108,11 @@ impl Job {
         step
     }
 
+    /// Puts an end back that nobody could be told of yet.
+    pub fn hold(&mut self, outcome: Outcome) {
+        self.ended = Some(outcome);
+    }
+
     /// Runs to the end with nobody listening.
     pub async fn run_unheard(mut self) {
         while !matches!(self.step().await, Step::Done(_) | Step::Cancelled) {}
@@ -133,6 +138,10 @@ struct Waiting {
     /// The least severe level the client wants; without one nothing is logged.
     level: Option<Level>,
     last_progress: Option<f64>,
+    /// Answers that the present request brought and nobody asked for yet.
+    responses: Vec<(String, Raw)>,
+    /// How many questions wait for the client, and since when the first of them.
+    asking: usize,
     asking_since: Option<Instant>,
     waited: Duration,
     dropped: u64,
@@ -150,6 +159,16 @@ impl Outbox {
         waiting.token = token;
         waiting.level = level;
         waiting.last_progress = None;
+    }
+
+    /// Keeps what the present request answers, for questions that are asked while it runs.
+    pub fn bring(&self, responses: Vec<(String, Raw)>) {
+        self.lock().responses = responses;
+    }
+
+    /// Looks through what the present request answers; `take` removes what it uses.
+    pub fn answers<R>(&self, take: impl FnOnce(&mut Vec<(String, Raw)>) -> R) -> R {
+        take(&mut self.lock().responses)
     }
 
     /// Says something on the way, unless the client does not want it or does not keep up.
@@ -192,7 +211,10 @@ impl Outbox {
 
     /// Marks the time until the guard is dropped as waiting for the client, which counts in no deadline.
     pub fn waiting_for_client(&self) -> WaitGuard<'_> {
-        self.lock().asking_since = Some(Instant::now());
+        let mut waiting = self.lock();
+        waiting.asking += 1;
+        waiting.asking_since.get_or_insert_with(Instant::now);
+        drop(waiting);
         WaitGuard(self)
     }
 
@@ -259,7 +281,10 @@ pub struct WaitGuard<'a>(&'a Outbox);
 impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         let mut waiting = self.0.lock();
-        if let Some(since) = waiting.asking_since.take() {
+        waiting.asking -= 1;
+        if waiting.asking == 0
+            && let Some(since) = waiting.asking_since.take()
+        {
             waiting.waited += since.elapsed();
         }
     }

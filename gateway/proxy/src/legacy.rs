@@ -5,7 +5,9 @@ use std::sync::Arc;
 use moongate_core::{CallError, Client, Kind, Operation};
 use moongate_storage::{Entry, SessionRecord};
 use moongate_wire::{
-    Id, Method, Notification, Params, Raw, Request, RpcError, Version, code,
+    Id, Message, Method, Notification, Params, Raw, Request, Response, RpcError, Version, code,
+    frame::Malformed,
+    ladder,
     write::{self, NoId},
 };
 use serde::Deserialize;
@@ -15,6 +17,7 @@ use crate::{
     engine::{self, Caller, Way},
     gateway::Gateway,
     job::{Outcome, Step},
+    listen::MAX_SUBSCRIPTIONS,
     session::Live,
     shape,
 };
@@ -48,8 +51,17 @@ impl Hello {
     }
 }
 
+/// Takes what wants no answer itself: notifications, and answers to our questions.
+pub(crate) fn take(live: &Live, message: Message) {
+    match message {
+        Message::Notification(notification) => cancelled(live, &notification),
+        Message::Response(Response { id: Some(id), outcome }) => live.answer(&id, outcome),
+        Message::Response(_) | Message::Request(_) => {}
+    }
+}
+
 /// Cancels what `notifications/cancelled` names; every other notification is for information only.
-pub(crate) fn cancelled(live: &Live, notification: &Notification) {
+fn cancelled(live: &Live, notification: &Notification) {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Cancelled {
@@ -96,15 +108,7 @@ impl Gateway {
                 self.edit(place, |record| record.log_level = Some(level)).await?;
                 Ok(engine::empty())
             }
-            Method::Subscribe => {
-                let uri = uri()?;
-                self.call_quietly(caller, params, Operation::Subscribe { uri: uri.into() }).await?;
-                self.edit(place, |record| {
-                    record.subscriptions.insert(uri.to_owned());
-                })
-                .await?;
-                Ok(engine::empty())
-            }
+            Method::Subscribe => self.subscribe(caller, place, params, uri()?).await,
             Method::Unsubscribe => {
                 let uri = uri()?;
                 self.call_quietly(caller, params, Operation::Unsubscribe { uri: uri.into() }).await?;
@@ -121,6 +125,31 @@ impl Gateway {
             }
             _ => Err(engine::unsupported(method)),
         }
+    }
+
+    async fn subscribe(&self, caller: &Caller, place: &Place<'_>, params: &Params, uri: &str) -> Outcome {
+        // Listened for before the backend knows: a change right after the subscription must not be missed.
+        let mut full = false;
+        let add = |record: &mut SessionRecord| {
+            full = record.subscriptions.len() >= MAX_SUBSCRIPTIONS;
+            if !full {
+                record.subscriptions.insert(uri.to_owned());
+            }
+        };
+        self.edit(place, add).await?;
+        if full {
+            let message = format!("at most {MAX_SUBSCRIPTIONS} resources can be watched at a time");
+            return Err(CallError::invalid_params(message));
+        }
+        let subscribed = self.call_quietly(caller, params, Operation::Subscribe { uri: uri.into() }).await;
+        if let Err(error) = subscribed {
+            self.edit(place, |record| {
+                record.subscriptions.remove(uri);
+            })
+            .await?;
+            return Err(error);
+        }
+        Ok(engine::empty())
     }
 
     /// Changes what a session has set, one change at a time, and what it hears of follows.
@@ -146,13 +175,57 @@ impl Gateway {
         Ok(())
     }
 
-    /// One request of a 2025-03-26 batch, from start to end.
-    pub(crate) async fn answer_batched(
+    async fn call_batched(
+        &self,
+        caller: &Caller,
+        live: &Arc<Live>,
+        id: &Id,
+        method: Method,
+        params: &Params,
+    ) -> Outcome {
+        let outbox = engine::outbox(caller, params);
+        let running = live.start(id, &outbox)?;
+        let way = Way::Session { live: Arc::clone(live), running, can_stream: false };
+        let mut job = self.begin(caller, (id.clone(), method, params), outbox, way, &|_, _| Ok(())).await?;
+        loop {
+            match job.step().await {
+                Step::Done(outcome) => return outcome,
+                Step::Cancelled => return Err(CallError::client(Kind::Cancelled, "Request cancelled")),
+                Step::Message(_) | Step::HangUp | Step::Ask(_) => {}
+            }
+        }
+    }
+
+    /// The answers to a 2025-03-26 batch, each request from start to end, side by side as separate ones would run. A batch
+    /// has no stream of its own, so notes are not told.
+    pub(crate) async fn batch(
         self: &Arc<Self>,
         caller: &Caller,
         place: &Place<'_>,
-        request: Request,
-    ) -> Raw {
+        messages: Vec<Result<Message, Malformed>>,
+    ) -> Vec<Raw> {
+        let answers = messages.into_iter().map(|message| self.batched(caller, place, message));
+        futures_util::future::join_all(answers).await.into_iter().flatten().collect()
+    }
+
+    async fn batched(
+        self: &Arc<Self>,
+        caller: &Caller,
+        place: &Place<'_>,
+        message: Result<Message, Malformed>,
+    ) -> Option<Raw> {
+        match message {
+            Err(malformed) => Some(write::error(malformed.id.as_ref(), NoId::Null, &malformed.error)),
+            Ok(Message::Request(request)) => Some(self.answer_batched(caller, place, request).await),
+            Ok(other) => {
+                take(place.live(), other);
+                None
+            }
+        }
+    }
+
+    /// One request of a 2025-03-26 batch, from start to end.
+    async fn answer_batched(self: &Arc<Self>, caller: &Caller, place: &Place<'_>, request: Request) -> Raw {
         let version = caller.client.version;
         let params = match Params::read(request.params.as_ref()) {
             Ok(params) => params,
@@ -162,24 +235,11 @@ impl Gateway {
             }
         };
         let Some(method) = Method::parse(&request.method, version) else {
-            let error =
-                RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {}", request.method));
+            let error = ladder::not_found(&request.method);
             return write::error(Some(&request.id), NoId::Null, &error);
         };
         let outcome = if method.may_ask() {
-            let way = Way::Session { live: place.live(), can_stream: false };
-            match self.begin(caller, request.id.clone(), method, &params, way, &|_, _| Ok(())).await {
-                Err(error) => Err(error),
-                Ok(mut job) => loop {
-                    match job.step().await {
-                        Step::Done(outcome) => break outcome,
-                        Step::Cancelled => {
-                            break Err(CallError::client(Kind::Cancelled, "Request cancelled"));
-                        }
-                        Step::Message(_) | Step::HangUp | Step::Ask(_) => {}
-                    }
-                },
-            }
+            self.call_batched(caller, place.live(), &request.id, method, &params).await
         } else {
             self.legacy_quick(caller, place, method, &request, &params).await
         };
@@ -188,10 +248,10 @@ impl Gateway {
 }
 
 impl Place<'_> {
-    fn live(&self) -> Arc<Live> {
+    fn live(&self) -> &Arc<Live> {
         match self {
-            Self::Stored(live) => Arc::clone(live),
-            Self::Pipe(session) => Arc::clone(session.live()),
+            Self::Stored(live) => live,
+            Self::Pipe(session) => session.live(),
         }
     }
 }

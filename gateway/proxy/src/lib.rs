@@ -14,11 +14,13 @@ mod legacy;
 pub mod list;
 pub mod listen;
 mod modern;
+mod observed;
 pub mod parked;
 pub mod session;
 pub mod shape;
 pub mod stream;
 pub mod tally;
+mod target;
 pub mod view;
 
 pub use catalog::{Catalog, Member};

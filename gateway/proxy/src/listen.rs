@@ -12,6 +12,7 @@ use crate::{
     engine::Caller,
     gateway::Gateway,
     hub::{self, Filter, Listener},
+    tally::Counted,
 };
 
 /// Messages on their way to the client; when full the listen waits, and changes coalesce meanwhile.
@@ -36,6 +37,19 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
+/// How the server ends a listen: one page of the specification wants the result, another the notification, and a pipe
+/// can carry both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closing {
+    /// HTTP: the result, then the stream ends.
+    Result,
+    /// A pipe: the result, then `notifications/cancelled`.
+    ResultAndCancelled,
+}
+
+/// Resources one client may watch at a time; every change is compared with each.
+pub const MAX_SUBSCRIPTIONS: usize = 1024;
+
 /// A running listen.
 #[derive(Debug)]
 pub struct Listening {
@@ -44,6 +58,8 @@ pub struct Listening {
     gateway: Arc<Gateway>,
     listener: Listener,
     honoured: Wanted,
+    /// A listen counts as a call in progress.
+    _counted: Counted,
 }
 
 impl Gateway {
@@ -57,12 +73,17 @@ impl Gateway {
         id: Id,
         params: Option<&Raw>,
     ) -> Result<Listening, CallError> {
-        #[derive(Deserialize)]
-        struct Filtered {
-            notifications: Wanted,
+        let counted = self.count_call(caller)?;
+        let filter = params.and_then(|params| params.member("notifications"));
+        // Without this look an array would do as well: its items would be taken for the members in order.
+        let filter = filter
+            .filter(Raw::is_object)
+            .ok_or_else(|| CallError::invalid_params("notifications is required, as an object"))?;
+        let mut wanted = filter.parse::<Wanted>().map_err(CallError::invalid_params)?;
+        if wanted.resource_subscriptions.len() > MAX_SUBSCRIPTIONS {
+            let message = format!("at most {MAX_SUBSCRIPTIONS} resources can be watched at a time");
+            return Err(CallError::invalid_params(message));
         }
-        let filtered = params.ok_or_else(|| CallError::invalid_params("notifications is required"))?;
-        let mut wanted = filtered.parse::<Filtered>().map_err(CallError::invalid_params)?.notifications;
         // Listen before subscribing: a change right after the subscription must not be missed.
         let listener = self.hub.listen(Filter {
             tools: wanted.tools_list_changed,
@@ -80,16 +101,29 @@ impl Gateway {
         }
         listener.refine(|filter| filter.uris = honoured.iter().cloned().collect());
         wanted.resource_subscriptions = honoured;
-        Ok(Listening { id, caller: caller.clone(), gateway: Arc::clone(self), listener, honoured: wanted })
+        Ok(Listening {
+            id,
+            caller: caller.clone(),
+            gateway: Arc::clone(self),
+            listener,
+            honoured: wanted,
+            _counted: counted,
+        })
     }
 }
 
 impl Listening {
-    /// Tells `out` what changes until the client leaves, or `end` resolves and the listen is closed in order.
+    /// Tells `out` what changes until the client leaves or cancels, or `stop` resolves and the listen is closed in order.
     ///
     /// # Cancel safety
     /// Dropping the future leaves subscriptions at their backends; run it to its end.
-    pub async fn run(self, out: mpsc::Sender<Raw>, end: impl Future<Output = ()> + Send) {
+    pub async fn run(
+        self,
+        out: mpsc::Sender<Raw>,
+        cancelled: impl Future<Output = ()> + Send,
+        stop: impl Future<Output = ()> + Send,
+        closing: Closing,
+    ) {
         let meta = Raw::of(&json!({"io.modelcontextprotocol/subscriptionId": self.id}));
         let honoured = Raw::of(&self.honoured);
         let params = write::object([("_meta", &meta), ("notifications", &honoured)]);
@@ -97,12 +131,9 @@ impl Listening {
         if out.send(acknowledged).await.is_ok() {
             tokio::select! {
                 () = out.closed() => {}
+                () = cancelled => {}
                 () = self.tell(&out) => {}
-                () = end => {
-                    let result = write::object([("resultType", &Raw::of("complete")), ("_meta", &meta)]);
-                    // A client that left in the same moment does not need the result.
-                    drop(out.send(write::result(&self.id, &result)).await);
-                }
+                () = stop => self.close(&out, &meta, closing).await,
             }
         }
         for uri in &self.honoured.resource_subscriptions {
@@ -110,6 +141,16 @@ impl Listening {
             if let Err(error) = self.gateway.call_quietly(&self.caller, &Params::default(), operation).await {
                 tracing::debug!(%uri, %error, "unsubscribe failed");
             }
+        }
+    }
+
+    async fn close(&self, out: &mpsc::Sender<Raw>, meta: &Raw, closing: Closing) {
+        let result = write::object([("resultType", &Raw::of("complete")), ("_meta", meta)]);
+        // A client that left in the same moment needs neither.
+        drop(out.send(write::result(&self.id, &result)).await);
+        if closing == Closing::ResultAndCancelled {
+            let params = Raw::of(&json!({"requestId": self.id, "reason": "the gateway ends"}));
+            drop(out.send(write::notification("notifications/cancelled", &params)).await);
         }
     }
 

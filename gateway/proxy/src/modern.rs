@@ -1,7 +1,7 @@
 //! What a modern request does, whichever edge it came by: quick requests, and calls that park and come back.
 
-use moongate_core::{CallError, Client, Operation};
-use moongate_wire::{Id, Method, Params, Raw, Request, RpcError, Version};
+use moongate_core::{CallError, Client, Kind, Operation};
+use moongate_wire::{Id, Method, Params, Raw, Request, Version};
 
 use crate::{
     engine::{self, Caller, Identity},
@@ -9,6 +9,7 @@ use crate::{
     job::{Job, Outcome, Questions},
     parked::Resumed,
     shape,
+    target::Check,
 };
 
 /// The client a modern request describes, and the log level it wants.
@@ -34,7 +35,7 @@ impl Gateway {
         params: &Params,
     ) -> Option<Outcome> {
         Some(match method {
-            Method::Discover => Ok(self.discover(caller).await),
+            Method::Discover => Ok(self.discover(caller)),
             Method::ListTools | Method::ListPrompts | Method::ListResources | Method::ListTemplates => {
                 self.list(caller, method, params.cursor.as_deref()).await
             }
@@ -46,30 +47,30 @@ impl Gateway {
         })
     }
 
-    /// Takes up a parked call with a retry's answers.
-    pub(crate) fn resume(
+    /// Takes up a parked call with a retry's answers, if the caller may still make that call.
+    ///
+    /// # Cancel safety
+    /// As [`crate::parked::Parked::resume`].
+    pub(crate) async fn resume(
         &self,
         caller: &Caller,
-        id: Id,
+        request: (Id, Method, &Params),
         identity: &Identity,
         state: &Raw,
-        params: &Params,
-    ) -> Result<Resumed, RpcError> {
-        let principal = caller.admitted.principal();
-        let resumed = self.parked.resume(
-            state,
-            params.input_responses.as_ref(),
-            principal,
-            &identity.fingerprint(),
-            id,
-        )?;
-        if let Resumed::Go(job) = &resumed {
-            job.outbox().rebind(params.meta.progress_token.clone(), caller.log_level);
+        check: &Check<'_>,
+    ) -> Result<Resumed, CallError> {
+        let (id, method, params) = request;
+        self.target(caller, method, params, check).await.inspect_err(|error| self.refused(caller, error))?;
+        let (principal, responses) = (caller.admitted.principal(), params.input_responses.as_ref());
+        let resumed = self.parked.resume(state, responses, principal, &identity.fingerprint(), id).await;
+        self.metrics.parked_calls().set(self.parked.len());
+        match resumed.map_err(|error| CallError::client(Kind::Rpc { error: error.clone() }, error.message))? {
+            Resumed::Again(result) => Ok(Resumed::Again(shape::input_required(&result))),
+            Resumed::Go(job) => {
+                job.outbox().rebind(params.meta.progress_token.clone(), caller.log_level);
+                Ok(Resumed::Go(job))
+            }
         }
-        Ok(match resumed {
-            Resumed::Again(result) => Resumed::Again(shape::input_required(&result)),
-            go @ Resumed::Go(_) => go,
-        })
     }
 
     /// Parks a call; the shaped `input_required` result.
@@ -84,6 +85,6 @@ impl Gateway {
         let parked =
             self.parked.park(job, questions, caller.admitted.principal(), &identity.fingerprint(), limit);
         self.metrics.parked_calls().set(self.parked.len());
-        parked.map(|result| shape::input_required(&result))
+        parked.map(|result| shape::input_required(&result)).inspect_err(|error| self.refused(caller, error))
     }
 }

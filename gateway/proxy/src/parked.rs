@@ -27,8 +27,8 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::{
-    job::{Job, Outbox, Questions},
-    tally::{Counted, Tally},
+    job::{Job, Outbox, Questions, Step},
+    tally::{AGAIN, Counted, Tally},
 };
 
 /// How long a parked call waits for its client.
@@ -46,12 +46,11 @@ pub struct Parked {
 }
 
 struct Entry {
-    job: Job,
     questions: Questions,
     round: u32,
     counted: Counted,
-    /// Dropped with the entry, which ends the task that waits for its expiry.
-    _expiry: oneshot::Sender<()>,
+    /// Asks the task that keeps the call to give it back. Dropped with the entry, which ends task and call.
+    recall: oneshot::Sender<oneshot::Sender<Job>>,
 }
 
 /// What a `requestState` says once opened.
@@ -109,7 +108,7 @@ impl Parked {
         let Some(counted) = self.tally.count(principal, limit) else {
             let message =
                 format!("Too many calls wait for answers: at most {limit} may; answer or let some expire");
-            return Err(CallError::client(Kind::Limited, message));
+            return Err(CallError::limited(AGAIN, message));
         };
         let call = self.next.fetch_add(1, Ordering::Relaxed);
         Ok(self.store(call, 1, job, questions, counted, principal, fingerprint))
@@ -119,7 +118,10 @@ impl Parked {
     ///
     /// # Errors
     /// -32602 when the state is not good for this caller, this call or any more. The parked call stays as it is.
-    pub fn resume(
+    ///
+    /// # Cancel safety
+    /// Dropping the future after the state was accepted cancels the call, as closing the retry's connection does.
+    pub async fn resume(
         &self,
         state: &Raw,
         responses: Option<&Raw>,
@@ -141,19 +143,15 @@ impl Parked {
         if ticket.expires <= self.clock.millis() {
             return Err(refused("it has expired; call again without it"));
         }
-        let entry = {
-            let mut calls = self.lock();
-            match calls.get(&ticket.call) {
-                Some(entry) if entry.round == ticket.round => calls.remove(&ticket.call),
-                _ => None,
-            }
-        };
-        let Some(Entry { mut job, mut questions, round, counted, .. }) = entry else {
-            return Err(refused("it was already answered; each one is good for one retry"));
-        };
+        let (mut questions, round, counted, mut job) = self.take(&ticket).await?;
         job.id = id;
-        collect(&mut questions, responses);
+        let mut responses = responses.map(Raw::members).unwrap_or_default();
+        let (answered, open) = take_answers(std::mem::take(&mut questions.open), &mut responses);
+        questions.answered.extend(answered);
+        questions.open = open;
         if questions.open.is_empty() {
+            // What this request answers beyond the question may be asked for next.
+            job.outbox().bring(responses);
             // The call may have ended by itself meanwhile; driving it on then yields its outcome.
             drop(questions.reply.send(questions.answered));
             return Ok(Resumed::Go(job));
@@ -167,6 +165,24 @@ impl Parked {
             principal,
             fingerprint,
         )))
+    }
+
+    /// Takes a call out of the table and back from the task that keeps it. Whoever comes second finds nothing.
+    async fn take(&self, ticket: &Ticket) -> Result<(Questions, u32, Counted, Job), RpcError> {
+        let entry = {
+            let mut calls = self.lock();
+            match calls.get(&ticket.call) {
+                Some(entry) if entry.round == ticket.round => calls.remove(&ticket.call),
+                _ => None,
+            }
+        };
+        let spent = || refused("it was already answered; each one is good for one retry");
+        let Entry { questions, round, counted, recall } = entry.ok_or_else(spent)?;
+        let (back, job) = oneshot::channel();
+        // Either fails only when the task is gone, and it goes only with the call.
+        drop(recall.send(back));
+        let job = job.await.map_err(|_| refused("the call it belongs to is gone; call again without it"))?;
+        Ok((questions, round, counted, job))
     }
 
     #[expect(clippy::too_many_arguments, reason = "a private constructor of one entry from its parts")]
@@ -190,13 +206,15 @@ impl Parked {
         let plain = serde_json::to_vec(&ticket).expect("a ticket is plain data");
         let state = Raw::of(&self.keyring.seal(Purpose::ParkedState, principal.as_str().as_bytes(), &plain));
         let result = input_required(&questions.open, &state);
-        let (expiry, removed) = oneshot::channel::<()>();
-        self.lock().insert(call, Entry { job, questions, round, counted, _expiry: expiry });
+        let (recall, recalled) = oneshot::channel();
+        self.lock().insert(call, Entry { questions, round, counted, recall });
         let calls = Arc::clone(&self.calls);
         self.tasks.spawn(async move {
-            if tokio::time::timeout(TTL, removed).await.is_err() {
-                let expired = calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&call);
-                if expired.is_some() {
+            if tokio::time::timeout(TTL, keep(job, recalled)).await.is_err() {
+                // Taken out only if it is still this round's: a retry in the last moment has its own.
+                let mut calls = calls.lock().unwrap_or_else(PoisonError::into_inner);
+                if calls.get(&call).is_some_and(|entry| entry.round == round) {
+                    calls.remove(&call);
                     tracing::info!(call, "parked call expired");
                 }
             }
@@ -226,12 +244,30 @@ fn refused(why: &str) -> RpcError {
     RpcError::new(code::INVALID_PARAMS, format!("Invalid params: requestState: {why}"))
 }
 
-/// Moves the questions that `responses` answers, with the right key and shape, from open to answered.
-fn collect(questions: &mut Questions, responses: Option<&Raw>) {
-    let mut responses = responses.map(Raw::members).unwrap_or_default();
-    let (answered, open) = take_answers(std::mem::take(&mut questions.open), &mut responses);
-    questions.answered.extend(answered);
-    questions.open = open;
+/// Keeps a call going while its client is away, until it is recalled. Nobody hears what it says meanwhile, but what it
+/// asks and how it ends is kept for the one who comes back.
+async fn keep(mut job: Job, mut recalled: oneshot::Receiver<oneshot::Sender<Job>>) {
+    let (mut asked, mut ended) = (Vec::new(), None);
+    let recall = loop {
+        tokio::select! {
+            recall = &mut recalled => break recall,
+            step = job.step(), if ended.is_none() => match step {
+                Step::Done(outcome) => ended = Some(outcome),
+                Step::Ask(questions) => asked.push(questions),
+                Step::Cancelled => return,
+                Step::Message(_) | Step::HangUp => {}
+            },
+        }
+    };
+    // The entry was dropped: nobody will come back.
+    let Ok(back) = recall else { return };
+    for questions in asked {
+        job.outbox().ask(questions);
+    }
+    if let Some(outcome) = ended {
+        job.hold(outcome);
+    }
+    drop(back.send(job));
 }
 
 type Keyed<T> = Vec<(Box<str>, T)>;
@@ -261,12 +297,15 @@ fn input_required(open: &[(Box<str>, Ask)], state: &Raw) -> Raw {
 }
 
 impl Fingerprint {
-    /// The fingerprint of calling `target` by `method` with `arguments`: keys in any order, numbers by value.
-    pub fn of(method: &str, target: &str, arguments: &Raw) -> Self {
-        let arguments = arguments.parse::<Value>().unwrap_or(Value::Null);
+    /// The fingerprint of calling `target` by `method` on `path` with `arguments`: keys in any order, numbers by value.
+    pub fn of(path: &str, method: &str, target: &str, arguments: &Raw) -> Self {
         let mut text = String::new();
-        canonical(&arguments, &mut text);
-        let parts = Raw::of(&(method, target, text));
+        match arguments.parse::<Value>() {
+            Ok(value) => canonical(&value, &mut text),
+            // Numbers that no machine number holds: then the retry must repeat the very text.
+            Err(_) => text.push_str(arguments.as_str()),
+        }
+        let parts = Raw::of(&(path, method, target, text));
         Self(BASE64_STANDARD_NO_PAD.encode(digest::digest(&digest::SHA256, parts.as_bytes())))
     }
 }
@@ -297,7 +336,7 @@ fn canonical(value: &Value, out: &mut String) {
             let float = number.as_f64().unwrap_or_default();
             // 1.0 and 1 are one value to JSON.
             #[expect(clippy::cast_possible_truncation, reason = "checked to be a small whole number first")]
-            if float.fract() == 0.0 && float.abs() < 9e15 {
+            if float.fract() == 0.0 && float.abs() < 9e18 {
                 out.push_str(&(float as i64).to_string());
             } else {
                 out.push_str(&number.to_string());
@@ -307,35 +346,25 @@ fn canonical(value: &Value, out: &mut String) {
     }
 }
 
-/// The link of a modern call: what this request's `inputResponses` answers is used at once, the rest is asked by parking.
+/// The link of a modern call: what the present request's `inputResponses` answers is used at once, the rest is asked by
+/// parking.
 #[derive(Debug)]
-pub struct RoundsLink {
-    outbox: Arc<Outbox>,
-    responses: Mutex<Vec<(String, Raw)>>,
-}
-
-impl RoundsLink {
-    /// A link for a request that brought these `inputResponses`.
-    pub fn new(outbox: Arc<Outbox>, responses: Option<&Raw>) -> Self {
-        Self { outbox, responses: Mutex::new(responses.map(Raw::members).unwrap_or_default()) }
-    }
-}
+pub struct RoundsLink(pub Arc<Outbox>);
 
 impl Link for RoundsLink {
     fn notify(&self, note: Note) {
-        self.outbox.note(&note);
+        self.0.note(&note);
     }
 
     fn ask(&self, questions: Vec<(Box<str>, Ask)>) -> BoxFuture<'_, Answers> {
         Box::pin(async move {
-            let (answered, open) =
-                take_answers(questions, &mut self.responses.lock().unwrap_or_else(PoisonError::into_inner));
+            let (answered, open) = self.0.answers(|responses| take_answers(questions, responses));
             if open.is_empty() {
                 return Ok(answered);
             }
-            let _wait = self.outbox.waiting_for_client();
+            let _wait = self.0.waiting_for_client();
             let (reply, answers) = oneshot::channel();
-            self.outbox.ask(Questions { open, answered, reply });
+            self.0.ask(Questions { open, answered, reply });
             answers.await.map_err(|_| {
                 CallError::client(Kind::Cancelled, "The client did not come back with an answer")
             })
@@ -352,14 +381,19 @@ mod tests {
 
     #[test]
     fn a_fingerprint_ignores_order_and_spelling_but_nothing_else() {
-        let of = |value: Value| Fingerprint::of("tools/call", "t", &Raw::of(&value));
-        let text = |text: &str| Fingerprint::of("tools/call", "t", &Raw::from_text(text.to_owned()).unwrap());
+        let of = |value: Value| Fingerprint::of("/mcp", "tools/call", "t", &Raw::of(&value));
+        let text = |text: &str| {
+            Fingerprint::of("/mcp", "tools/call", "t", &Raw::from_text(text.to_owned()).unwrap())
+        };
         assert_eq!(text(r#"{"a":1,"b":[1,2]}"#), text(r#"{ "b" : [1.0, 2], "\u0061":1e0 }"#));
         assert_ne!(of(serde_json::json!({"a": 1})), of(serde_json::json!({"a": 2})));
         assert_ne!(of(serde_json::json!({"a": "1"})), of(serde_json::json!({"a": 1})));
         assert_ne!(of(serde_json::json!({"a": 0.5})), of(serde_json::json!({"a": 0.25})));
-        assert_ne!(text("{}"), Fingerprint::of("prompts/get", "t", &Raw::empty_object()));
-        assert_ne!(text("{}"), Fingerprint::of("tools/call", "u", &Raw::empty_object()));
+        assert_eq!(text(r#"{"a":1e16}"#), text(r#"{"a":10000000000000000}"#));
+        assert_ne!(text(r#"{"a":1e400}"#), text(r#"{"a":1e400,"b":1}"#));
+        assert_ne!(text("{}"), Fingerprint::of("/mcp/x", "tools/call", "t", &Raw::empty_object()));
+        assert_ne!(text("{}"), Fingerprint::of("/mcp", "prompts/get", "t", &Raw::empty_object()));
+        assert_ne!(text("{}"), Fingerprint::of("/mcp", "tools/call", "u", &Raw::empty_object()));
     }
 
     #[test]

@@ -18,7 +18,10 @@ use moongate_core::{
     peer::{Answers, Link},
 };
 use moongate_wire::{Id, Raw, frame::Outcome, write};
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -57,12 +60,45 @@ pub struct Live {
     instance: Arc<str>,
     sessions: Weak<Sessions>,
     pending: Mutex<HashMap<Box<str>, oneshot::Sender<Outcome>>>,
-    running: Mutex<HashMap<Id, Arc<Outbox>>>,
-    streams: Mutex<HashMap<u64, Attached>>,
+    running: Mutex<Open<Id, Arc<Outbox>>>,
+    streams: Mutex<Open<u64, Attached>>,
     /// Numbers questions and writers.
     questions: AtomicU64,
     /// Held while the session's record is read, changed and written back.
     pub(crate) editing: tokio::sync::Mutex<()>,
+}
+
+/// What is open in a session; once the session has ended, nothing opens any more.
+#[derive(Debug)]
+struct Open<K, V> {
+    entries: HashMap<K, V>,
+    ended: bool,
+}
+
+impl<K, V> Default for Open<K, V> {
+    fn default() -> Self {
+        Self { entries: HashMap::new(), ended: false }
+    }
+}
+
+/// Why a call cannot start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotStarted {
+    /// A request with this id is still running.
+    InUse,
+    /// The session is over.
+    Ended,
+}
+
+impl From<NotStarted> for CallError {
+    fn from(why: NotStarted) -> Self {
+        match why {
+            NotStarted::InUse => {
+                Self::client(Kind::InvalidParams, "Invalid params: a request with this id is still running")
+            }
+            NotStarted::Ended => Self::client(Kind::Cancelled, "session expired"),
+        }
+    }
 }
 
 /// Where a stream's events go now.
@@ -79,6 +115,11 @@ impl Sessions {
     /// No sessions yet.
     pub fn new(instance: Arc<str>, hub: Arc<Hub>) -> Self {
         Self { instance, live: Mutex::default(), kept: Mutex::default(), hub }
+    }
+
+    /// The name of this process in the ids of questions.
+    pub fn instance(&self) -> Arc<str> {
+        Arc::clone(&self.instance)
     }
 
     /// Remembers a session that was just created.
@@ -144,19 +185,22 @@ impl Live {
         }
     }
 
-    /// Registers a running call, so that it can be cancelled by its id. `None` when that id is in use.
-    pub fn start(self: &Arc<Self>, id: &Id, outbox: &Arc<Outbox>) -> Option<Running> {
+    /// Registers a call before it runs, so that it can be cancelled by its id from now on.
+    pub fn start(self: &Arc<Self>, id: &Id, outbox: &Arc<Outbox>) -> Result<Running, NotStarted> {
         let mut running = lock(&self.running);
-        if running.contains_key(id) {
-            return None;
+        if running.ended {
+            return Err(NotStarted::Ended);
         }
-        running.insert(id.clone(), Arc::clone(outbox));
-        Some(Running { live: Arc::clone(self), id: id.clone() })
+        if running.entries.contains_key(id) {
+            return Err(NotStarted::InUse);
+        }
+        running.entries.insert(id.clone(), Arc::clone(outbox));
+        Ok(Running { live: Arc::clone(self), id: id.clone(), outbox: Arc::clone(outbox) })
     }
 
     /// Cancels a running call. Unknown ids are ignored, as late cancellations are normal.
     pub fn cancel(&self, id: &Id) {
-        if let Some(outbox) = lock(&self.running).remove(id) {
+        if let Some(outbox) = lock(&self.running).entries.remove(id) {
             outbox.cancel();
         }
     }
@@ -170,16 +214,17 @@ impl Live {
         }
     }
 
-    /// Whether this session asked that question.
-    pub fn is_waiting_for(&self, id: &Id) -> bool {
-        matches!(id, Id::Text(id) if lock(&self.pending).contains_key(id))
-    }
-
     /// Starts a stream with its first reader, ending a stream of the same number. Answers who writes it.
     pub fn attach(&self, stream: u64, reader: mpsc::Sender<Chunk>, gone: CancellationToken) -> u64 {
         let writer = self.questions.fetch_add(1, Ordering::Relaxed);
+        let mut streams = lock(&self.streams);
+        if streams.ended {
+            // Without its sender the reader ends at once.
+            gone.cancel();
+            return writer;
+        }
         let attached = Attached { writer, reader: Some(reader), gone };
-        if let Some(replaced) = lock(&self.streams).insert(stream, attached) {
+        if let Some(replaced) = streams.entries.insert(stream, attached) {
             replaced.gone.cancel();
         }
         writer
@@ -187,7 +232,7 @@ impl Live {
 
     /// Replaces the reader of a stream that is still being written. False when it is not.
     pub fn reattach(&self, stream: u64, reader: mpsc::Sender<Chunk>, gone: CancellationToken) -> bool {
-        match lock(&self.streams).get_mut(&stream) {
+        match lock(&self.streams).entries.get_mut(&stream) {
             Some(attached) => {
                 attached.gone.cancel();
                 (attached.reader, attached.gone) = (Some(reader), gone);
@@ -200,13 +245,13 @@ impl Live {
     /// The stream's reader, if it has one.
     pub fn reader(&self, stream: u64, writer: u64) -> Option<mpsc::Sender<Chunk>> {
         let streams = lock(&self.streams);
-        streams.get(&stream).filter(|attached| attached.writer == writer)?.reader.clone()
+        streams.entries.get(&stream).filter(|attached| attached.writer == writer)?.reader.clone()
     }
 
     /// Cancelled when the stream's present reader leaves; at once when the stream is not this writer's any more.
     pub fn reader_gone(&self, stream: u64, writer: u64) -> CancellationToken {
         let streams = lock(&self.streams);
-        let present = streams.get(&stream).filter(|attached| attached.writer == writer);
+        let present = streams.entries.get(&stream).filter(|attached| attached.writer == writer);
         present.map_or_else(
             || {
                 let gone = CancellationToken::new();
@@ -220,28 +265,35 @@ impl Live {
     /// The stream is finished.
     pub fn close(&self, stream: u64, writer: u64) {
         let mut streams = lock(&self.streams);
-        if streams.get(&stream).is_some_and(|attached| attached.writer == writer) {
-            streams.remove(&stream);
+        if streams.entries.get(&stream).is_some_and(|attached| attached.writer == writer) {
+            streams.entries.remove(&stream);
         }
     }
 
     /// Takes the stream's reader away but keeps the stream, so that a client can come back to it.
     pub fn hang_up(&self, stream: u64, writer: u64) {
         let mut streams = lock(&self.streams);
-        if let Some(attached) = streams.get_mut(&stream).filter(|attached| attached.writer == writer) {
+        if let Some(attached) = streams.entries.get_mut(&stream).filter(|attached| attached.writer == writer)
+        {
             attached.reader = None;
             attached.gone.cancel();
         }
     }
 
-    /// Cancels everything.
+    /// Cancels everything; nothing starts in this session any more.
     pub fn end(&self) {
-        for (_, outbox) in lock(&self.running).drain() {
+        let mut running = lock(&self.running);
+        running.ended = true;
+        for (_, outbox) in running.entries.drain() {
             outbox.cancel();
         }
-        for (_, attached) in lock(&self.streams).drain() {
+        drop(running);
+        let mut streams = lock(&self.streams);
+        streams.ended = true;
+        for (_, attached) in streams.entries.drain() {
             attached.gone.cancel();
         }
+        drop(streams);
         lock(&self.pending).clear();
     }
 }
@@ -258,16 +310,35 @@ impl Drop for Live {
     }
 }
 
-/// A running call; it is forgotten when dropped.
+/// A registered call; it is forgotten when dropped.
 #[derive(Debug)]
 pub struct Running {
     live: Arc<Live>,
     id: Id,
+    outbox: Arc<Outbox>,
+}
+
+impl Running {
+    /// The call turned out to be one that was parked, with an outbox of its own: from now on that one is cancelled.
+    pub fn rebind(&mut self, outbox: &Arc<Outbox>) {
+        let mut running = lock(&self.live.running);
+        match running.entries.get_mut(&self.id).filter(|current| Arc::ptr_eq(current, &self.outbox)) {
+            Some(current) => *current = Arc::clone(outbox),
+            // Cancelled before it was found.
+            None => outbox.cancel(),
+        }
+        drop(running);
+        self.outbox = Arc::clone(outbox);
+    }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        lock(&self.live.running).remove(&self.id);
+        let mut running = lock(&self.live.running);
+        // After a cancellation another call may have taken the id.
+        if running.entries.get(&self.id).is_some_and(|current| Arc::ptr_eq(current, &self.outbox)) {
+            running.entries.remove(&self.id);
+        }
     }
 }
 
@@ -299,9 +370,11 @@ impl Link for SessionLink {
             for (key, question) in questions {
                 open.push((key, Question::send(self, &question)));
             }
+            // One person answers them all, so they share the time.
+            let late = Instant::now() + ASK_TIMEOUT;
             let mut answers = Vec::with_capacity(open.len());
             for (key, question) in open {
-                answers.push((key, question.answer().await?));
+                answers.push((key, question.answer(late).await?));
             }
             Ok(answers)
         })
@@ -330,8 +403,8 @@ impl<'a> Question<'a> {
         Self { link, id, answer }
     }
 
-    async fn answer(mut self) -> Result<Answer, CallError> {
-        match tokio::time::timeout(ASK_TIMEOUT, &mut self.answer).await {
+    async fn answer(mut self, late: Instant) -> Result<Answer, CallError> {
+        match tokio::time::timeout_at(late, &mut self.answer).await {
             Ok(Ok(Ok(result))) => Ok(Answer::Result(result)),
             Ok(Ok(Err(error))) => Ok(Answer::Refused(error)),
             Ok(Err(_)) => {
@@ -383,10 +456,20 @@ mod tests {
         let live = sessions().enter(&"s".into());
         let outbox = Arc::new(Outbox::default());
         let running = live.start(&Id::from(1), &outbox).unwrap();
-        assert!(live.start(&Id::from(1), &outbox).is_none());
-        assert!(live.start(&Id::from("1"), &outbox).is_some());
+        assert_eq!(live.start(&Id::from(1), &outbox).err(), Some(NotStarted::InUse));
+        assert!(live.start(&Id::from("1"), &outbox).is_ok());
+        live.cancel(&Id::from(1));
+        let second = live.start(&Id::from(1), &Arc::default()).unwrap();
         drop(running);
-        assert!(live.start(&Id::from(1), &outbox).is_some());
+        assert_eq!(
+            live.start(&Id::from(1), &outbox).err(),
+            Some(NotStarted::InUse),
+            "the first does not free the second"
+        );
+        drop(second);
+        assert!(live.start(&Id::from(1), &outbox).is_ok());
+        live.end();
+        assert_eq!(live.start(&Id::from(1), &outbox).err(), Some(NotStarted::Ended));
     }
 
     #[tokio::test]
@@ -402,7 +485,7 @@ mod tests {
         assert!(matches!(answers.unwrap().as_slice(), [(key, Answer::Result(_))] if &**key == "k"));
 
         drop(Question::send(&link, &Ask::Roots));
-        assert!(!live.is_waiting_for(&Id::from("i1-2")));
+        assert!(lock(&live.pending).is_empty());
     }
 
     #[test]

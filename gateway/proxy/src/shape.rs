@@ -3,7 +3,7 @@
 //! Backends answer in the plain form; here it gets what one era requires and another does not know. Kinds of errors
 //! become codes and statuses in one function, by a match without a wildcard.
 
-use std::sync::LazyLock;
+use std::{sync::LazyLock, time::Duration};
 
 use moongate_core::{CallError, Kind, Reply, Scope, call::Freshness};
 use moongate_wire::{
@@ -88,6 +88,8 @@ pub enum Failed {
     Error(Refusal),
     /// A scope is missing: 403 with a challenge.
     NeedsScope(Scope, RpcError),
+    /// A limit was reached: 429 with the time to wait.
+    Limited(Duration, RpcError),
     /// A tool result with `isError`.
     ToolResult(Raw),
 }
@@ -124,7 +126,11 @@ pub fn error(method: Method, error: &CallError, version: Version) -> Failed {
             };
             Failed::NeedsScope(scope.clone(), error)
         }
-        Kind::Limited => Failed::Error(Refusal::new(429, internal_code(modern), error.public.clone())),
+        Kind::Limited { retry_after } => {
+            // The modern specification closed the old server range to new uses.
+            let code = if modern { code::INVALID_REQUEST } else { code::SERVER };
+            Failed::Limited(*retry_after, RpcError::new(code, error.public.clone()))
+        }
         Kind::Rpc { error } => {
             let status = if error.code == code::HEADER_MISMATCH { 400 } else { 200 };
             Failed::Error(Refusal { status, error: passed_on(error, modern) })
@@ -135,11 +141,6 @@ pub fn error(method: Method, error: &CallError, version: Version) -> Failed {
         | Kind::Unavailable
         | Kind::Internal => plain(code::INTERNAL),
     }
-}
-
-fn internal_code(modern: bool) -> i64 {
-    // The modern specification closed the old server range to new uses.
-    if modern { code::INTERNAL } else { code::SERVER }
 }
 
 /// A backend's own error; codes that the modern specification forbids to emit become -32603 with the original as data.
@@ -161,9 +162,9 @@ pub fn final_message(id: &Id, method: Method, outcome: Outcome, version: Version
     match outcome {
         Ok(reply) => message(reply),
         Err(failed) => match error(method, &failed, version) {
-            Failed::Error(Refusal { error, .. }) | Failed::NeedsScope(_, error) => {
-                write::error(Some(id), NoId::Omit, &error)
-            }
+            Failed::Error(Refusal { error, .. })
+            | Failed::NeedsScope(_, error)
+            | Failed::Limited(_, error) => write::error(Some(id), NoId::Omit, &error),
             Failed::ToolResult(raw) => message(raw.into()),
         },
     }
@@ -207,6 +208,7 @@ mod tests {
             |kind: Kind, version| match error(Method::ReadResource, &CallError::client(kind, "m"), version) {
                 Failed::Error(refusal) => (refusal.status, refusal.error.code),
                 Failed::NeedsScope(_, error) => (403, error.code),
+                Failed::Limited(_, error) => (429, error.code),
                 Failed::ToolResult(_) => (200, 0),
             };
         let required = Raw::of(&json!({"sampling": {}}));
@@ -216,7 +218,7 @@ mod tests {
             (Kind::Unsupported, (200, -32601), (404, -32601)),
             (Kind::MissingCapability { required }, (200, -32603), (400, -32021)),
             (Kind::MissingScope { scope: Scope::write() }, (403, -32001), (403, -32602)),
-            (Kind::Limited, (429, -32000), (429, -32603)),
+            (Kind::Limited { retry_after: Duration::ZERO }, (429, -32000), (429, -32600)),
             (Kind::Rpc { error: RpcError::new(-32004, "x") }, (200, -32004), (200, -32603)),
             (Kind::Internal, (200, -32603), (200, -32603)),
         ] {

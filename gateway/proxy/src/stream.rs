@@ -83,6 +83,11 @@ impl Stream {
         }
     }
 
+    /// Whether this stream still is the one with its number.
+    pub fn is_current(&self) -> bool {
+        !self.live.reader_gone(self.id.number, self.writer).is_cancelled()
+    }
+
     /// Sends one message.
     pub async fn emit(&self, message: &Raw) {
         let id = self.append(message.clone().into_bytes()).await;
@@ -129,22 +134,38 @@ impl Drop for Stream {
     }
 }
 
-/// Comes back to a stream after the event a client saw last. `None` when the log does not hold it any more.
+/// Comes back to a stream after the event a client saw last. `None` when neither the log nor a running call knows it.
+///
+/// # Cancel safety
+/// Dropping the future may leave the stream without a reader, as a client that leaves does.
 pub async fn resume(
     live: &Arc<Live>,
     state: &Arc<dyn State>,
     after: EventId,
 ) -> Result<Option<Reader>, moongate_storage::Error> {
     let (sender, events) = mpsc::channel(CAPACITY);
-    // Reattach before reading the log: an event that comes in between is in both, and the reader skips the second.
     let gone = CancellationToken::new();
+    // Reattach before reading the log: an event that comes in between is in both, and the reader skips the second.
     let running = live.reattach(after.stream, sender, gone.clone());
-    let Some((_, frames)) = state.replay(&live.id, after).await? else { return Ok(None) };
-    let replay = frames
-        .into_iter()
-        .filter(|(_, frame)| !frame.is_empty())
-        .map(|(id, frame)| Chunk { sequence: id.sequence, bytes: sse::frame(Some(id), &frame) })
-        .collect();
+    let replay = replay(live, state, after).await?;
+    if replay.is_none() && !running {
+        return Ok(None);
+    }
     tracing::debug!(session = %live.id, event = %after, running, "stream resumed");
+    // What fell out of the log is lost, but not what a running call still says.
+    let replay = replay.unwrap_or_default();
     Ok(Some(Reader { replay, events, seen: after.sequence, gone: gone.drop_guard(), live: Arc::clone(live) }))
+}
+
+/// What the log holds of a stream after an event; `None` when it does not know the event.
+pub async fn replay(
+    live: &Live,
+    state: &Arc<dyn State>,
+    after: EventId,
+) -> Result<Option<VecDeque<Chunk>>, moongate_storage::Error> {
+    let Some((_, frames)) = state.replay(&live.id, after).await? else { return Ok(None) };
+    let messages = frames.into_iter().filter(|(_, frame)| !frame.is_empty());
+    let chunk =
+        |(id, frame): (EventId, Bytes)| Chunk { sequence: id.sequence, bytes: sse::frame(Some(id), &frame) };
+    Ok(Some(messages.map(chunk).collect()))
 }

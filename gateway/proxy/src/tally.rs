@@ -3,9 +3,13 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use moongate_core::Principal;
+
+/// When to come back after a ceiling was reached: when something ends, nobody knows.
+pub const AGAIN: Duration = Duration::from_secs(1);
 
 /// Counts one sort of thing per principal.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use moongate_config::{Config, Profile, Route};
+use moongate_config::{Config, Patterns, Profile, Route};
 use moongate_core::{CallError, Kind, Offer, Prompt, Scope, Template, Tool};
 use moongate_security::{
     gate::Admitted,
@@ -36,6 +36,8 @@ pub struct Offered {
 pub struct ToolEntry {
     /// The name clients see.
     pub shown: Arc<str>,
+    /// `<backend>__<tool>`: the name that stays when a route renames the tool.
+    pub canonical: Arc<str>,
     /// The backend.
     pub member: Member,
     /// The tool there.
@@ -67,7 +69,7 @@ impl ToolEntry {
 }
 
 /// What a name stands for, for this caller.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Found<T> {
     Yes(T),
     NeedsScope(Scope),
@@ -80,6 +82,8 @@ pub struct View {
     prompts: HashMap<Arc<str>, (Member, Arc<Prompt>)>,
     resources: HashMap<Arc<str>, Member>,
     templates: Vec<(Arc<Template>, Member)>,
+    /// The resources the profile shows, if there is one.
+    patterns: Option<Patterns>,
     /// `tools/list`
     pub tool_list: List,
     /// `prompts/list`
@@ -137,6 +141,14 @@ impl View {
         }
     }
 
+    /// The names of the tools this caller may call.
+    pub fn shown(&self) -> impl Iterator<Item = &str> {
+        self.tools.values().filter_map(|found| match found {
+            Found::Yes(entry) => Some(&*entry.shown),
+            Found::NeedsScope(_) => None,
+        })
+    }
+
     /// The prompt called `name`.
     ///
     /// # Errors
@@ -151,8 +163,12 @@ impl View {
     /// # Errors
     /// `UnknownResource`.
     pub fn resource(&self, uri: &str) -> Result<&Member, CallError> {
-        let by_template =
-            || self.templates.iter().find(|(template, _)| template.matches(uri)).map(|(_, member)| member);
+        // What the profile keeps from the list must not come in through a template.
+        let shown = self.patterns.as_ref().is_none_or(|patterns| patterns.matches(uri));
+        let by_template = || {
+            let mut templates = self.templates.iter().filter(|_| shown);
+            templates.find(|(template, _)| template.matches(uri)).map(|(_, member)| member)
+        };
         self.resources.get(uri).or_else(by_template).ok_or_else(|| CallError::unknown_resource(uri))
     }
 
@@ -229,6 +245,7 @@ impl Builder<'_> {
             prompts,
             resources,
             templates,
+            patterns: profile.map(|profile| profile.resources.clone()),
             instructions: instructions(&offers),
             ttl: offers.iter().filter_map(|offered| offered.offer.ttl).min().unwrap_or(LIST_TTL),
             generation: 0,
@@ -241,50 +258,50 @@ impl Builder<'_> {
         offers: &[&Offered],
         profile: Option<&Profile>,
     ) -> (HashMap<Arc<str>, Found<Arc<ToolEntry>>>, List) {
-        let (mut tools, mut listed) = (HashMap::new(), Vec::new());
+        let (mut tools, mut listed, mut aliases) = (HashMap::new(), Vec::new(), Vec::new());
         for offered in offers {
             for tool in &offered.offer.tools {
                 let Some((shown, route)) = self.route(tool, &offered.member) else { continue };
                 if !profile.is_none_or(|profile| profile.tools.matches(&shown)) {
                     continue;
                 }
-                let scope = route
-                    .and_then(|route| route.scope.as_deref())
-                    .map_or_else(|| tool.scope.clone(), Scope::new);
-                let hidden = route.is_some_and(|route| route.hide);
-                let found = match self.decide(
-                    policy::Kind::Tool,
-                    &shown,
-                    &offered.member,
-                    &tool.name,
-                    &scope,
-                    hidden,
-                ) {
-                    Decision::Hidden => continue,
-                    Decision::NeedsScope(scope) => Found::NeedsScope(scope),
-                    Decision::Allow => {
-                        let entry = Arc::new(self.entry(&shown, &offered.member, tool, route));
-                        if tools.contains_key(&shown) {
-                            tracing::warn!(tool = %shown, upstream = %offered.member.name, "a tool of that name is already offered; the first is kept");
-                            continue;
-                        }
-                        listed.push(definition(tool, &shown, route));
-                        Found::Yes(entry)
-                    }
-                };
-                // Aliases call the tool under whatever name it is shown, unless a real tool has that name.
-                for alias in &tool.aliases {
-                    let same = match &found {
-                        Found::Yes(entry) => Found::Yes(Arc::clone(entry)),
-                        Found::NeedsScope(scope) => Found::NeedsScope(scope.clone()),
-                    };
-                    tools.entry(Arc::clone(alias)).or_insert(same);
+                let Some(found) = self.find(&shown, &offered.member, tool, route) else { continue };
+                if tools.contains_key(&shown) {
+                    let upstream = &*offered.member.name;
+                    tracing::warn!(tool = %shown, upstream, "a tool of that name is already offered; the first is kept");
+                    continue;
                 }
+                if matches!(found, Found::Yes(_)) {
+                    listed.push(definition(tool, &shown, route));
+                }
+                aliases.extend(tool.aliases.iter().map(|alias| (Arc::clone(alias), found.clone())));
                 tools.insert(shown, found);
             }
         }
+        // An alias calls its tool under whatever name that is shown, unless a tool has the alias for a name.
+        for (alias, found) in aliases {
+            tools.entry(alias).or_insert(found);
+        }
         let list = List::new("tools", &listed);
         (tools, list)
+    }
+
+    /// What the caller finds under a tool's name; `None` when it is hidden.
+    fn find(
+        &self,
+        shown: &Arc<str>,
+        member: &Member,
+        tool: &Arc<Tool>,
+        route: Option<&Route>,
+    ) -> Option<Found<Arc<ToolEntry>>> {
+        let by_route = route.and_then(|route| route.scope.as_deref());
+        let scope = by_route.map_or_else(|| tool.scope.clone(), Scope::new);
+        let hidden = route.is_some_and(|route| route.hide);
+        match self.decide(policy::Kind::Tool, shown, member, &tool.name, &scope, hidden) {
+            Decision::Hidden => None,
+            Decision::NeedsScope(scope) => Some(Found::NeedsScope(scope)),
+            Decision::Allow => Some(Found::Yes(Arc::new(self.entry(shown, member, tool, route)))),
+        }
     }
 
     /// The name clients see and the route that applies, if any. `None` when a rename took the tool's own name away.
@@ -305,23 +322,16 @@ impl Builder<'_> {
     }
 
     fn entry(&self, shown: &Arc<str>, member: &Member, tool: &Arc<Tool>, route: Option<&Route>) -> ToolEntry {
-        let by_route = route.and_then(|route| route.limit);
-        let by_tool = || {
-            self.config
-                .security
-                .limits
-                .per_tool
-                .iter()
-                .find(|limit| limit.tools.matches(shown))
-                .and_then(|limit| limit.rate)
-        };
+        let limits = &self.config.security.limits;
+        let rate = route.and_then(|route| route.limit).unwrap_or_else(|| limits.of_tool(shown));
         let operation = |transport| self.metrics.operation(Method::CallTool.as_str(), shown, transport);
         ToolEntry {
             shown: Arc::clone(shown),
+            canonical: format!("{}__{}", member.name, tool.name).into(),
             member: member.clone(),
             tool: Arc::clone(tool),
             timeout: route.and_then(|route| route.timeout),
-            limit: by_route.or_else(by_tool).map(|rate| Quota { count: rate.count, per: rate.interval() }),
+            limit: rate.map(|rate| Quota { count: rate.count, per: rate.per.duration() }),
             declared: reserved_properties(&tool.definition),
             tcp: operation(Transport::Tcp),
             pipe: operation(Transport::Pipe),
@@ -363,6 +373,8 @@ fn definition(tool: &Tool, shown: &Arc<str>, route: Option<&Route>) -> Raw {
         return clean;
     }
     let members = clean.members();
+    let described = members.iter().any(|(key, _)| key == "description");
+    let added = description.filter(|_| !described).map(|text| ("description".to_owned(), Raw::of(text)));
     let replaced: Vec<(String, Raw)> = members
         .into_iter()
         .map(|(key, value)| match (key.as_str(), description) {
@@ -370,6 +382,7 @@ fn definition(tool: &Tool, shown: &Arc<str>, route: Option<&Route>) -> Raw {
             ("description", Some(description)) => (key, Raw::of(description)),
             _ => (key, value),
         })
+        .chain(added)
         .collect();
     write::object(replaced.iter().map(|(key, value)| (key.as_str(), value)))
 }

@@ -124,7 +124,8 @@ fn names(method: Method, params: &Params, header: Option<&[u8]>) -> Result<(), R
     }
 }
 
-fn not_found(method: &str) -> RpcError {
+/// -32601: no such method, whose name is not repeated at any length.
+pub fn not_found(method: &str) -> RpcError {
     let shown: String = method.chars().take(64).collect();
     RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {shown}"))
 }

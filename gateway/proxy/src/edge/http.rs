@@ -3,7 +3,14 @@
 //! What is allowed is decided in this order: path, Host and Origin, token, content type, size, JSON, era. The two eras
 //! then go their own ways in `legacy` and `modern`; `answer` turns what they say into responses.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    num::NonZeroU32,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures_core::future::BoxFuture;
@@ -38,6 +45,10 @@ mod modern;
 
 /// A body that takes longer to arrive is let go.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the rest of a refused body is still read.
+const LINGER: Duration = Duration::from_secs(5);
+/// How much of a refused body is still read, in bytes.
+const DISCARDED: usize = 64 << 20;
 
 impl App for Gateway {
     type Body = Body;
@@ -60,6 +71,8 @@ struct Visit<'a> {
     profile: Option<Arc<str>>,
     head: &'a request::Parts,
     conn: &'a Conn,
+    /// Whether the request was counted against the caller's rates.
+    counted: AtomicBool,
 }
 
 /// What a path stands for.
@@ -84,7 +97,20 @@ fn place(path: &str) -> Place<'_> {
 
 impl Gateway {
     async fn respond(self: &Arc<Self>, request: Request<Incoming>, conn: &Conn) -> Response<Body> {
-        let (head, body) = request.into_parts();
+        let (head, mut body) = request.into_parts();
+        let response = self.answer(&head, &mut body, conn).await;
+        if !hyper::body::Body::is_end_stream(&body) {
+            self.tasks.spawn(discard(body));
+        }
+        response
+    }
+
+    async fn answer(
+        self: &Arc<Self>,
+        head: &request::Parts,
+        body: &mut Incoming,
+        conn: &Conn,
+    ) -> Response<Body> {
         let snapshot = self.snapshot();
         let knock = Knock { conn: &conn.gate, headers: &head.headers, uri: &head.uri, version: head.version };
         // The body is not read yet, so for a refusal the header must do.
@@ -94,6 +120,9 @@ impl Gateway {
             Err(refusal) => return self.turn_away(refusal, era),
         };
         let mut response = match place(head.uri.path()) {
+            Place::Health | Place::Ready if !matches!(head.method, Verb::GET | Verb::HEAD) => {
+                not_allowed("GET, HEAD")
+            }
             Place::Health => json_status(200, r#"{"status":"ok"}"#),
             Place::Ready if conn.drain.is_draining() => json_status(503, r#"{"status":"draining"}"#),
             Place::Ready => json_status(200, r#"{"status":"ready"}"#),
@@ -110,10 +139,11 @@ impl Gateway {
                             snapshot: Arc::clone(&snapshot),
                             admitted,
                             profile,
-                            head: &head,
+                            head,
                             conn,
+                            counted: AtomicBool::new(false),
                         };
-                        visit.dispatch(body).await
+                        visit.serve(body).await
                     }
                 },
             },
@@ -147,6 +177,12 @@ fn profile_of(snapshot: &Snapshot, name: Option<&str>) -> Result<Option<Arc<str>
     }
 }
 
+fn not_allowed(allow: &'static str) -> Response<Body> {
+    let mut response = refused(None, &Refusal::new(405, code::INVALID_REQUEST, "method not allowed"));
+    response.headers_mut().insert(header::ALLOW, http::HeaderValue::from_static(allow));
+    response
+}
+
 fn preflight(cors: &origin::Cors<'_>, request: &HeaderMap) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = http::StatusCode::NO_CONTENT;
@@ -157,22 +193,28 @@ fn preflight(cors: &origin::Cors<'_>, request: &HeaderMap) -> Response<Body> {
 }
 
 impl Visit<'_> {
-    async fn dispatch(&self, body: Incoming) -> Response<Body> {
+    /// Answers, and counts what was refused before anybody counted it: a caller's mistakes are requests too.
+    async fn serve(&self, body: &mut Incoming) -> Response<Body> {
+        let response = self.dispatch(body).await;
+        if self.counted.load(Ordering::Relaxed) {
+            return response;
+        }
+        match self.enter(None, None).await {
+            Ok(_) => response,
+            Err(limited) => *limited,
+        }
+    }
+
+    async fn dispatch(&self, body: &mut Incoming) -> Response<Body> {
         match self.head.method {
             Verb::POST => self.post(body).await,
             Verb::GET => self.get().await,
             Verb::DELETE => self.delete().await,
-            _ => {
-                let mut response =
-                    refused(None, &Refusal::new(405, code::INVALID_REQUEST, "method not allowed"));
-                let allow = http::HeaderValue::from_static("POST, GET, DELETE, OPTIONS");
-                response.headers_mut().insert(header::ALLOW, allow);
-                response
-            }
+            _ => not_allowed("POST, GET, DELETE, OPTIONS"),
         }
     }
 
-    async fn post(&self, body: Incoming) -> Response<Body> {
+    async fn post(&self, body: &mut Incoming) -> Response<Body> {
         match self.read(body).await {
             Ok((accept, frame)) => match frame {
                 Frame::One(message) => self.one(message, accept).await,
@@ -183,7 +225,7 @@ impl Visit<'_> {
     }
 
     /// The frame in the body, unless something about the request forbids to look at it.
-    async fn read(&self, body: Incoming) -> Result<(Accept, Frame), Box<Response<Body>>> {
+    async fn read(&self, body: &mut Incoming) -> Result<(Accept, Frame), Box<Response<Body>>> {
         let refuse = |status, code, message: &'static str| {
             Box::new(refused(None, &Refusal::new(status, code, message)))
         };
@@ -207,20 +249,22 @@ impl Visit<'_> {
     }
 
     async fn one(&self, message: Message, accept: Accept) -> Response<Body> {
-        let (id, raw) = match &message {
-            Message::Request(request) => (Some(&request.id), request.params.as_ref()),
-            Message::Notification(notification) => (None, notification.params.as_ref()),
-            Message::Response(_) => (None, None),
+        let id = id_of(&message);
+        let raw = match &message {
+            Message::Request(request) => request.params.as_ref(),
+            Message::Notification(notification) => notification.params.as_ref(),
+            Message::Response(_) => None,
         };
         let params = match Params::read(raw) {
             Ok(params) => params,
+            // Nothing is read of a notification but what it cancels.
+            Err(_) if matches!(message, Message::Notification(_)) => Params::default(),
             Err(error) => return self.unreadable(id, &error, accept),
         };
         let facts = Facts { version: self.version_header(), session: self.session_header().is_some() };
         match (era::decide(&message, &params.meta, facts), message) {
             (Err(refusal), message) => {
-                let id = if let Message::Request(request) = &message { Some(&request.id) } else { None };
-                answer::error(refusal.status, id, self.no_id(), &refusal.error, accept)
+                answer::error(refusal.status, id_of(&message), self.no_id(), &refusal.error, accept)
             }
             (Ok(Verdict::Modern), Message::Request(request)) => self.modern(request, &params, accept).await,
             // Nothing a modern client may notify means anything over HTTP: closing the connection is how it cancels.
@@ -236,20 +280,37 @@ impl Visit<'_> {
         answer::error(if in_session { 200 } else { 400 }, id, self.no_id(), &error, accept)
     }
 
+    /// Counts more requests than the one that was entered with.
+    async fn count(&self, more: usize) -> Result<(), Box<Response<Body>>> {
+        let Some(cost) = u32::try_from(more).ok().and_then(NonZeroU32::new) else { return Ok(()) };
+        let rates: Vec<Rate> = self.admitted.rates().iter().map(|rate| Rate { cost, ..*rate }).collect();
+        self.enter_with(None, None, &rates).await.map(drop)
+    }
+
     /// Counts the request and, when a session is named, finds it.
-    async fn enter(&self, session: Option<&str>, rates: &[Rate]) -> Result<Entry, Box<Response<Body>>> {
+    async fn enter(&self, id: Option<&Id>, session: Option<&str>) -> Result<Entry, Box<Response<Body>>> {
+        self.counted.store(true, Ordering::Relaxed);
+        self.enter_with(id, session, self.admitted.rates()).await
+    }
+
+    async fn enter_with(
+        &self,
+        id: Option<&Id>,
+        session: Option<&str>,
+        rates: &[Rate],
+    ) -> Result<Entry, Box<Response<Body>>> {
         match self.gateway.state().enter(session, rates).await {
             Ok(Entry::Limited { retry_after }) => {
                 self.gateway.metrics.refused(Reason::RateLimited.as_str()).increment();
                 tracing::info!(principal = %self.admitted.principal(), "rate limit exceeded");
                 let era = if is_modern(&self.head.headers) { Era::Modern } else { Era::Legacy };
-                Err(Box::new(denied(None, &Denied::rate_limited(retry_after).in_era(era))))
+                Err(Box::new(denied(id, &Denied::rate_limited(retry_after).in_era(era))))
             }
             Ok(entry) => Ok(entry),
             Err(error) => {
                 tracing::error!(%error, "sessions cannot be reached");
                 let refusal = Refusal::new(503, code::INTERNAL, "Internal error: sessions cannot be reached");
-                Err(Box::new(refused(None, &refusal)))
+                Err(Box::new(refused(id, &refusal)))
             }
         }
     }
@@ -281,11 +342,33 @@ impl Visit<'_> {
     }
 }
 
+/// The id an answer to the message must have: only requests are answered under theirs.
+fn id_of(message: &Message) -> Option<&Id> {
+    if let Message::Request(request) = message { Some(&request.id) } else { None }
+}
+
+/// Reads what is left of a refused body, for a while. A connection that is closed with unread bytes is reset, and a reset
+/// takes the answer with it before the client has seen why.
+async fn discard(mut body: Incoming) {
+    let rest = async {
+        let mut left = DISCARDED;
+        while let Some(Ok(frame)) = body.frame().await {
+            let length = frame.data_ref().map_or(0, Bytes::len);
+            if length > left {
+                return;
+            }
+            left -= length;
+        }
+    };
+    // However it ends, the connection is closed unless the body is over.
+    drop(tokio::time::timeout(LINGER, rest).await);
+}
+
 /// The whole body, if it is small and quick enough.
-async fn collect(body: Incoming, limit: usize) -> Result<Bytes, Refusal> {
+async fn collect(body: &mut Incoming, limit: usize) -> Result<Bytes, Refusal> {
     let too_large =
         || Refusal::new(413, code::INVALID_REQUEST, format!("the body is larger than {limit} bytes"));
-    if hyper::body::Body::size_hint(&body).lower() > limit as u64 {
+    if hyper::body::Body::size_hint(body).lower() > limit as u64 {
         return Err(too_large());
     }
     match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, limit).collect()).await {

@@ -16,7 +16,10 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     pin::pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::Poll,
     time::Duration,
 };
@@ -153,6 +156,7 @@ pub async fn serve<A: App>(listener: TcpListener, options: Options, app: Arc<A>,
     let server = Arc::new(Server {
         permits: Arc::new(Semaphore::new(options.max_connections)),
         connections: Owned(Group::new()),
+        failing: AtomicBool::new(false),
         options,
         app,
         drain,
@@ -172,6 +176,8 @@ struct Server<A> {
     loopback: bool,
     permits: Arc<Semaphore>,
     connections: Owned,
+    /// Whether the last accept failed for a reason of ours.
+    failing: AtomicBool,
 }
 
 /// Ends its tasks when dropped, so that a dropped server leaves nothing behind.
@@ -205,10 +211,16 @@ impl<A: App> Server<A> {
             return std::future::pending().await;
         };
         match listener.accept().await {
-            Ok((stream, peer)) => self.open(stream, peer, permit),
+            Ok((stream, peer)) => {
+                self.failing.store(false, Ordering::Relaxed);
+                self.open(stream, peer, permit);
+            }
             Err(error) if is_the_peers(&error) => debug!(%error, "connection gone before it was accepted"),
             Err(error) => {
-                warn!(%error, "cannot accept connections, trying again");
+                // Said once, not ten times a second: it lasts until connections close.
+                if !self.failing.swap(true, Ordering::Relaxed) {
+                    warn!(%error, "cannot accept connections, trying again");
+                }
                 time::sleep(ACCEPT_BACKOFF).await;
             }
         }

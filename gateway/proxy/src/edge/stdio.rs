@@ -6,16 +6,17 @@
 use std::{
     collections::BTreeSet,
     future::Future,
+    num::NonZeroU32,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
-use moongate_core::{Client, SessionKey, task::Group};
-use moongate_security::Admitted;
-use moongate_storage::{Entry, SessionRecord};
+use moongate_core::{CallError, Client, Level, SessionKey, task::Group};
+use moongate_security::{Admitted, Reason, Secret};
+use moongate_storage::{Entry, Rate, SessionRecord};
 use moongate_telemetry::Transport;
 use moongate_wire::{
-    Frame, Id, Message, Method, Params, Raw, Request, RpcError, Version, code,
+    Frame, Message, Method, Params, Raw, Request, RpcError, Version, code,
     era::{self, Verdict},
     frame::Malformed,
     ladder,
@@ -32,11 +33,12 @@ use crate::{
     engine::{Caller, Identity, Way},
     gateway::{Gateway, random_id},
     hub::{self, Filter, Listener},
-    job::{Job, Step},
-    legacy::{Hello, Place, cancelled},
+    job::{Job, Outbox, Step},
+    legacy::{Hello, Place, take},
+    listen::Closing,
     modern,
     parked::Resumed,
-    session::Live,
+    session::{Live, Running},
     shape,
 };
 
@@ -50,8 +52,10 @@ const LAST_ANSWERS: Duration = Duration::from_secs(5);
 /// Who is at the other end of a pipe.
 #[derive(Debug)]
 pub struct Peer {
-    /// The gate's word.
+    /// The gate's word when the pipe was opened.
     pub admitted: Admitted,
+    /// The token it was given for, if not the user's own pipe: it is asked for again with every request.
+    pub token: Option<Secret>,
     /// The profile the pipe was started with; it exists.
     pub profile: Option<Arc<str>>,
 }
@@ -103,14 +107,15 @@ pub async fn serve(
     });
     let max = gateway.snapshot().config.server.max_body;
     let id: Arc<str> = random_id().to_string().into();
-    let live = Arc::new(Live::new(Arc::clone(&id), "pipe".into(), Weak::new()));
+    let live = Arc::new(Live::new(Arc::clone(&id), gateway.sessions.instance(), Weak::new()));
+    let principal = peer.admitted.principal().clone();
     let pipe = Arc::new(Pipe {
         gateway,
-        peer: Arc::new(peer.admitted),
-        profile: peer.profile,
+        peer,
         out,
         live,
         legacy: Mutex::default(),
+        stopping: CancellationToken::new(),
     });
     let mut reader = Reader::new(input, framing, max);
     let calls = Calls { running: Group::new(), background: Group::new() };
@@ -132,10 +137,11 @@ pub async fn serve(
         () = stop => {}
         () = written.cancelled() => tracing::info!("the pipe's reader is gone"),
     }
+    pipe.stopping.cancel();
+    calls.background.settle(LAST_ANSWERS).await;
     pipe.live.end();
-    calls.background.shut_down(LAST_ANSWERS).await;
     calls.running.shut_down(LAST_ANSWERS).await;
-    pipe.gateway.session_ended(&SessionKey { principal: pipe.peer.principal().clone(), session: id }).await;
+    pipe.gateway.session_ended(&SessionKey { principal, session: id }).await;
     // The last sender goes with the pipe; the writer then finishes what waits.
     drop(pipe);
     tokio::select! {
@@ -153,15 +159,25 @@ struct Calls {
     background: Group,
 }
 
+/// One request on its way to its era.
+struct Turn {
+    admitted: Arc<Admitted>,
+    request: Request,
+    params: Params,
+    outbox: Arc<Outbox>,
+    running: Running,
+}
+
 /// The state of one pipe.
 struct Pipe {
     gateway: Arc<Gateway>,
-    peer: Arc<Admitted>,
-    profile: Option<Arc<str>>,
+    peer: Peer,
     out: mpsc::Sender<Raw>,
     live: Arc<Live>,
     /// Set by `initialize`.
     legacy: Mutex<Option<Arc<PipeSession>>>,
+    /// Cancelled when the pipe ends, so that listens are closed in order.
+    stopping: CancellationToken,
 }
 
 impl Pipe {
@@ -196,63 +212,83 @@ impl Pipe {
             Message::Response(_) => None,
         };
         let params = Params::read(raw);
-        match message {
-            Message::Notification(notification) => cancelled(&self.live, &notification),
-            Message::Response(response) => {
-                if let Some(id) = &response.id {
-                    self.live.answer(id, response.outcome);
-                }
+        match (message, params) {
+            (Message::Request(request), Ok(params)) => self.request(request, params, calls).await,
+            (Message::Request(request), Err(error)) => {
+                let error = RpcError::new(code::INVALID_PARAMS, format!("Invalid params: {error}"));
+                self.say(write::error(Some(&request.id), NoId::Omit, &error)).await;
             }
-            Message::Request(request) => match params {
-                Ok(params) => self.request(request, params, calls).await,
-                Err(error) => {
-                    let error = RpcError::new(code::INVALID_PARAMS, format!("Invalid params: {error}"));
-                    self.say(write::error(Some(&request.id), NoId::Omit, &error)).await;
-                }
-            },
+            (other, _) => take(&self.live, other),
         }
     }
 
     async fn request(self: &Arc<Self>, request: Request, params: Params, calls: &Calls) {
-        let refuse = |id: &Id, error: &RpcError| write::error(Some(id), NoId::Omit, error);
-        if let Some(error) = self.limited().await {
-            return self.say(refuse(&request.id, &error)).await;
-        }
+        let admitted = match self.admit(1).await {
+            Ok(admitted) => admitted,
+            Err(error) => return self.say(write::error(Some(&request.id), NoId::Omit, &error)).await,
+        };
         let message = Message::Request(request.clone());
-        match era::decide_stdio(&message, &params.meta, self.legacy().is_some()) {
-            Err(error) => self.say(refuse(&request.id, &error)).await,
-            Ok(Verdict::Modern) => match ladder::check_stdio(&request, &params) {
-                Err(error) => self.say(refuse(&request.id, &error)).await,
-                Ok((version, method)) => {
-                    let pipe = Arc::clone(self);
-                    let group = if method == Method::Listen { &calls.background } else { &calls.running };
-                    group.spawn(async move { pipe.modern(version, method, request, params).await });
-                }
-            },
+        let verdict = era::decide_stdio(&message, &params.meta, self.legacy().is_some());
+        let modern = match verdict {
+            Err(error) => return self.say(write::error(Some(&request.id), NoId::Omit, &error)).await,
             // In order with what follows it: the next line may need the session.
-            Ok(Verdict::Initialize) => self.initialize(&request, calls).await,
-            Ok(Verdict::Legacy) => {
-                let pipe = Arc::clone(self);
-                calls.running.spawn(async move { pipe.in_session(request, params).await });
+            Ok(Verdict::Initialize) => return self.initialize(&admitted, &request, calls).await,
+            Ok(Verdict::Legacy) => None,
+            Ok(Verdict::Modern) => match ladder::check_stdio(&request, &params) {
+                Ok(checked) => Some(checked),
+                Err(error) => return self.say(write::error(Some(&request.id), NoId::Omit, &error)).await,
+            },
+        };
+        // Registered before the next line is read: that may cancel it.
+        let outbox = Arc::new(Outbox::new(params.meta.progress_token.clone(), None));
+        let running = match self.live.start(&request.id, &outbox) {
+            Ok(running) => running,
+            Err(why) => {
+                let error = RpcError::new(
+                    code::INVALID_REQUEST,
+                    format!("Invalid Request: {}", CallError::from(why)),
+                );
+                return self.say(write::error(Some(&request.id), NoId::Omit, &error)).await;
+            }
+        };
+        let turn = Turn { admitted, request, params, outbox, running };
+        let pipe = Arc::clone(self);
+        match modern {
+            None => calls.running.spawn(async move { pipe.in_session(turn).await }),
+            Some((version, Method::Listen)) => {
+                calls.background.spawn(async move { pipe.listen(version, turn).await });
+            }
+            Some((version, method)) => {
+                calls.running.spawn(async move { pipe.modern(version, method, turn).await });
             }
         }
     }
 
-    async fn limited(&self) -> Option<RpcError> {
-        match self.gateway.state().enter(None, self.peer.rates()).await {
-            Ok(Entry::Limited { retry_after }) => {
-                let seconds = retry_after.as_secs().max(1);
-                Some(RpcError::new(code::INTERNAL, format!("rate limit exceeded; try again in {seconds} s")))
-            }
-            _ => None,
+    /// Asks the gate again, and counts `requests`: a token may have been revoked since the pipe was opened, and rates
+    /// may have changed.
+    async fn admit(&self, requests: usize) -> Result<Arc<Admitted>, RpcError> {
+        let token = self.peer.token.as_ref().map(Secret::expose);
+        let admitted = self.gateway.snapshot().gate.admit_local(token).await.map_err(|denied| {
+            self.gateway.metrics.refused(denied.reason.as_str()).increment();
+            denied.error
+        })?;
+        let cost = u32::try_from(requests).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
+        let rates: Vec<Rate> = admitted.rates().iter().map(|rate| Rate { cost, ..*rate }).collect();
+        if let Ok(Entry::Limited { retry_after }) = self.gateway.state().enter(None, &rates).await {
+            self.gateway.metrics.refused(Reason::RateLimited.as_str()).increment();
+            tracing::info!(principal = admitted.principal().as_str(), "rate limit exceeded");
+            let seconds = retry_after.as_millis().div_ceil(1000).max(1);
+            let message = format!("rate limit exceeded; try again in {seconds} s");
+            return Err(RpcError::new(code::INTERNAL, message));
         }
+        Ok(Arc::new(admitted))
     }
 
-    fn caller(&self, client: Client, log_level: Option<moongate_core::Level>) -> Caller {
+    fn caller(&self, admitted: &Arc<Admitted>, client: Client, log_level: Option<Level>) -> Caller {
         Caller {
             snapshot: self.gateway.snapshot(),
-            admitted: Arc::clone(&self.peer),
-            profile: self.profile.clone(),
+            admitted: Arc::clone(admitted),
+            profile: self.peer.profile.clone(),
             client: Arc::new(client),
             transport: Transport::Pipe,
             header_ids: [None, None, None],
@@ -261,7 +297,7 @@ impl Pipe {
         }
     }
 
-    async fn initialize(self: &Arc<Self>, request: &Request, calls: &Calls) {
+    async fn initialize(self: &Arc<Self>, admitted: &Arc<Admitted>, request: &Request, calls: &Calls) {
         if self.legacy().is_some() {
             let error =
                 RpcError::new(code::INVALID_REQUEST, "Invalid Request: the session is already initialized");
@@ -278,7 +314,7 @@ impl Pipe {
         let client = hello.client();
         let record = SessionRecord {
             layout: SessionRecord::LAYOUT,
-            principal: self.peer.principal().to_string(),
+            principal: admitted.principal().to_string(),
             path: String::new(),
             version: client.version,
             capabilities: client.capabilities.clone(),
@@ -290,60 +326,70 @@ impl Pipe {
         let session =
             Arc::new(PipeSession { live: Arc::clone(&self.live), record: Mutex::new(record), listener });
         *self.legacy.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&session));
-        let result = self.gateway.initialize(&self.caller(client, None)).await;
+        let result = self.gateway.initialize(&self.caller(admitted, client, None));
         self.say(write::result(&request.id, &result)).await;
-        let out = self.out.clone();
+        let (out, stopping) = (self.out.clone(), self.stopping.clone());
         calls.background.spawn(async move {
-            loop {
-                for change in session.listener.changes().await {
-                    if out.send(hub::notification(&change, None)).await.is_err() {
-                        return;
+            let told = async {
+                loop {
+                    for change in session.listener.changes().await {
+                        if out.send(hub::notification(&change, None)).await.is_err() {
+                            return;
+                        }
                     }
                 }
+            };
+            tokio::select! {
+                () = told => {}
+                () = stopping.cancelled() => {}
             }
         });
     }
 
-    async fn in_session(self: Arc<Self>, request: Request, params: Params) {
+    async fn in_session(self: Arc<Self>, turn: Turn) {
+        let Turn { admitted, request, params, outbox, running } = turn;
         let Some(session) = self.legacy() else {
             // Only ping is let through before the handshake.
             return self.say(write::result(&request.id, &Raw::empty_object())).await;
         };
-        let caller = self.session_caller(&session);
+        let caller = self.session_caller(&admitted, &session);
         let version = caller.client.version;
         let Some(method) = Method::parse(&request.method, version) else {
-            let error =
-                RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {}", request.method));
-            return self.say(write::error(Some(&request.id), NoId::Omit, &error)).await;
+            return self
+                .say(write::error(Some(&request.id), NoId::Omit, &ladder::not_found(&request.method)))
+                .await;
         };
         if !method.may_ask() {
             let started = tokio::time::Instant::now();
-            let outcome =
-                self.gateway.legacy_quick(&caller, &Place::Pipe(&session), method, &request, &params).await;
+            let place = Place::Pipe(&session);
+            let outcome = self.gateway.legacy_quick(&caller, &place, method, &request, &params).await;
             self.gateway.observe(method, Transport::Pipe, started, &outcome);
             return self.say(shape::final_message(&request.id, method, outcome, version)).await;
         }
-        let way = Way::Session { live: Arc::clone(&self.live), can_stream: true };
-        match self.gateway.begin(&caller, request.id.clone(), method, &params, way, &|_, _| Ok(())).await {
+        outbox.rebind(params.meta.progress_token.clone(), caller.log_level);
+        let way = Way::Session { live: Arc::clone(&self.live), running, can_stream: true };
+        let what = (request.id.clone(), method, &params);
+        match self.gateway.begin(&caller, what, outbox, way, &|_, _| Ok(())).await {
             Err(error) => self.say(shape::final_message(&request.id, method, Err(error), version)).await,
-            Ok(job) => self.drive(&caller, method, &Identity::of(method, &params), job).await,
+            Ok(job) => self.drive(&caller, method, &params, job).await,
         }
     }
 
-    fn session_caller(&self, session: &PipeSession) -> Caller {
+    fn session_caller(&self, admitted: &Arc<Admitted>, session: &PipeSession) -> Caller {
         let record = session.lock();
         let client = Client {
             version: record.version,
             capabilities: record.capabilities.clone(),
             info: record.info.clone(),
         };
-        self.caller(client, record.log_level)
+        self.caller(admitted, client, record.log_level)
     }
 
-    async fn modern(self: Arc<Self>, version: Version, method: Method, request: Request, params: Params) {
+    async fn modern(self: Arc<Self>, version: Version, method: Method, turn: Turn) {
+        let Turn { admitted, request, params, outbox, mut running } = turn;
         let failed = |error| shape::final_message(&request.id, method, Err(error), version);
         let caller = match modern::client(version, &params) {
-            Ok((client, log_level)) => self.caller(client, log_level),
+            Ok((client, log_level)) => self.caller(&admitted, client, log_level),
             Err(error) => return self.say(failed(error)).await,
         };
         let started = tokio::time::Instant::now();
@@ -351,36 +397,28 @@ impl Pipe {
             self.gateway.observe(method, Transport::Pipe, started, &outcome);
             return self.say(shape::final_message(&request.id, method, outcome, version)).await;
         }
-        if method == Method::Listen {
-            return self.listen(&caller, &request, version).await;
-        }
-        let identity = Identity::of(method, &params);
-        let job = if let Some(state) = &params.request_state {
-            match self.gateway.resume(&caller, request.id.clone(), &identity, state, &params) {
-                Ok(Resumed::Go(job)) => job,
-                Ok(Resumed::Again(result)) => return self.say(write::result(&request.id, &result)).await,
-                Err(error) => return self.say(write::error(Some(&request.id), NoId::Omit, &error)).await,
-            }
+        let identity = Identity::of(caller.profile.as_ref(), method, &params);
+        let what = (request.id.clone(), method, &params);
+        let started = if let Some(state) = &params.request_state {
+            self.gateway.resume(&caller, what, &identity, state, &|_, _| Ok(())).await
         } else {
+            outbox.rebind(params.meta.progress_token.clone(), caller.log_level);
             let way = Way::Rounds { responses: params.input_responses.clone() };
-            match self.gateway.begin(&caller, request.id.clone(), method, &params, way, &|_, _| Ok(())).await
-            {
-                Ok(job) => job,
-                Err(error) => return self.say(failed(error)).await,
+            self.gateway.begin(&caller, what, outbox, way, &|_, _| Ok(())).await.map(Resumed::Go)
+        };
+        match started {
+            Err(error) => self.say(failed(error)).await,
+            Ok(Resumed::Again(result)) => self.say(write::result(&request.id, &result)).await,
+            Ok(Resumed::Go(job)) => {
+                running.rebind(job.outbox());
+                self.drive(&caller, method, &params, job).await;
             }
-        };
-        // Registered here, as a modern call's link does not know the pipe: `notifications/cancelled` finds it.
-        let Some(_running) = self.live.start(&request.id, job.outbox()) else {
-            let error = RpcError::new(
-                code::INVALID_REQUEST,
-                "Invalid Request: a request with this id is still running",
-            );
-            return self.say(write::error(Some(&request.id), NoId::Omit, &error)).await;
-        };
-        self.drive(&caller, method, &identity, job).await;
+        }
+        // Until here `notifications/cancelled` finds the call; a parked one cannot be cancelled by its old id.
+        drop(running);
     }
 
-    async fn drive(&self, caller: &Caller, method: Method, identity: &Identity, mut job: Job) {
+    async fn drive(&self, caller: &Caller, method: Method, params: &Params, mut job: Job) {
         let version = caller.client.version;
         loop {
             match job.step().await {
@@ -390,7 +428,8 @@ impl Pipe {
                 Step::Cancelled => return,
                 Step::Ask(questions) => {
                     let id = job.id.clone();
-                    let message = match self.gateway.park(caller, identity, job, questions) {
+                    let identity = Identity::of(caller.profile.as_ref(), method, params);
+                    let message = match self.gateway.park(caller, &identity, job, questions) {
                         Ok(result) => write::result(&id, &result),
                         Err(error) => shape::final_message(&id, method, Err(error), version),
                     };
@@ -403,26 +442,28 @@ impl Pipe {
         }
     }
 
-    async fn listen(&self, caller: &Caller, request: &Request, version: Version) {
-        let outbox = Arc::default();
-        let Some(_running) = self.live.start(&request.id, &outbox) else {
-            let error = RpcError::new(
-                code::INVALID_REQUEST,
-                "Invalid Request: a request with this id is still running",
-            );
-            return self.say(write::error(Some(&request.id), NoId::Omit, &error)).await;
+    async fn listen(self: Arc<Self>, version: Version, turn: Turn) {
+        let Turn { admitted, request, params, outbox, running } = turn;
+        let listening = match modern::client(version, &params) {
+            Err(error) => Err(error),
+            Ok((client, log_level)) => {
+                let caller = self.caller(&admitted, client, log_level);
+                self.gateway.listen(&caller, request.id.clone(), request.params.as_ref()).await
+            }
         };
-        match self.gateway.listen(caller, request.id.clone(), request.params.as_ref()).await {
+        match listening {
             Err(error) => {
                 self.say(shape::final_message(&request.id, Method::Listen, Err(error), version)).await;
             }
             Ok(listening) => {
                 // A listen says nothing by itself; its outbox only hears of the cancellation.
-                let mut cancelled = Job::new(request.id.clone(), outbox, Box::pin(std::future::pending()));
-                let stopped = async { drop(cancelled.step().await) };
-                listening.run(self.out.clone(), stopped).await;
+                let mut waiting = Job::new(request.id.clone(), outbox, Box::pin(std::future::pending()));
+                let cancelled = async { drop(waiting.step().await) };
+                let stop = self.stopping.cancelled();
+                listening.run(self.out.clone(), cancelled, stop, Closing::ResultAndCancelled).await;
             }
         }
+        drop(running);
     }
 
     async fn batch(self: &Arc<Self>, messages: Vec<Result<Message, Malformed>>, calls: &Calls) {
@@ -432,28 +473,14 @@ impl Pipe {
                 RpcError::new(code::INVALID_REQUEST, "Invalid Request: batches exist in 2025-03-26 only");
             return self.say(write::error(None, self.no_id(), &error)).await;
         };
+        let admitted = match self.admit(messages.len()).await {
+            Ok(admitted) => admitted,
+            Err(error) => return self.say(write::error(None, self.no_id(), &error)).await,
+        };
         let pipe = Arc::clone(self);
         calls.running.spawn(async move {
-            let caller = pipe.session_caller(&session);
-            let mut answers = Vec::new();
-            for message in messages {
-                match message {
-                    Err(malformed) => {
-                        answers.push(write::error(malformed.id.as_ref(), NoId::Null, &malformed.error));
-                    }
-                    Ok(Message::Request(request)) => {
-                        answers.push(
-                            pipe.gateway.answer_batched(&caller, &Place::Pipe(&session), request).await,
-                        );
-                    }
-                    Ok(Message::Notification(notification)) => cancelled(&pipe.live, &notification),
-                    Ok(Message::Response(response)) => {
-                        if let Some(id) = &response.id {
-                            pipe.live.answer(id, response.outcome);
-                        }
-                    }
-                }
-            }
+            let caller = pipe.session_caller(&admitted, &session);
+            let answers = pipe.gateway.batch(&caller, &Place::Pipe(&session), messages).await;
             if !answers.is_empty() {
                 pipe.say(write::array(&answers)).await;
             }

@@ -76,19 +76,32 @@ pub struct Files {
     pub key: PathBuf,
 }
 
+/// A certificate that was read and found good.
+pub struct Certificate {
+    files: Files,
+    certified: Arc<CertifiedKey>,
+}
+
 /// A certificate in use, and the acceptor that shows it.
 #[derive(Clone)]
 pub struct Tls {
-    files: Files,
     current: Arc<Current>,
     acceptor: TlsAcceptor,
+}
+
+impl Certificate {
+    /// Reads the files. Nothing shows it yet.
+    pub fn read(files: Files) -> Result<Self, Error> {
+        let certified = Arc::new(read(&files, &Arc::new(aws_lc_rs::default_provider()))?);
+        Ok(Self { files, certified })
+    }
 }
 
 impl Tls {
     /// Reads the files and prepares to accept connections.
     pub fn load(files: Files) -> Result<Self, Error> {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let current = Arc::new(Current(ArcSwap::from_pointee(read(&files, &provider)?)));
+        let current = Arc::new(Current(ArcSwap::from_pointee(Certificate::read(files)?)));
         let resolver = Arc::clone(&current);
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -96,15 +109,19 @@ impl Tls {
             .with_no_client_auth()
             .with_cert_resolver(resolver);
         config.alpn_protocols = ALPN.iter().map(|name| name.to_vec()).collect();
-        Ok(Self { files, current, acceptor: TlsAcceptor::from(Arc::new(config)) })
+        Ok(Self { current, acceptor: TlsAcceptor::from(Arc::new(config)) })
     }
 
     /// Reads the files again and shows what they hold to new connections. Returns whether the certificate changed.
     pub fn reload(&self) -> Result<bool, Error> {
-        let fresh = read(&self.files, &Arc::new(aws_lc_rs::default_provider()))?;
-        let changed = self.current.0.load().cert != fresh.cert;
-        self.current.0.store(Arc::new(fresh));
-        Ok(changed)
+        Ok(self.show(Certificate::read(self.files())?))
+    }
+
+    /// Shows `certificate` to new connections from now on. Returns whether it is another one.
+    pub fn show(&self, certificate: Certificate) -> bool {
+        let changed = self.current.0.load().certified.cert != certificate.certified.cert;
+        self.current.0.store(Arc::new(certificate));
+        changed
     }
 
     /// Accepts connections with whatever certificate is current.
@@ -112,25 +129,31 @@ impl Tls {
         self.acceptor.clone()
     }
 
-    /// The files to watch.
-    pub fn files(&self) -> &Files {
-        &self.files
+    /// The files of the certificate that is shown, to watch.
+    pub fn files(&self) -> Files {
+        self.current.0.load().files.clone()
     }
 }
 
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls").field("files", &self.files).finish_non_exhaustive()
+        f.debug_struct("Tls").field("files", &self.files()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificate").field("files", &self.files).finish_non_exhaustive()
     }
 }
 
 /// The certificate of the moment.
 #[derive(Debug)]
-struct Current(ArcSwap<CertifiedKey>);
+struct Current(ArcSwap<Certificate>);
 
 impl ResolvesServerCert for Current {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.load_full())
+        Some(Arc::clone(&self.0.load().certified))
     }
 }
 
@@ -185,10 +208,21 @@ mod tests {
         write(&dir, "server");
         assert!(tls.reload().unwrap());
         let second = tls.current.0.load_full();
-        assert_ne!(first.cert, second.cert);
+        assert_ne!(first.certified.cert, second.certified.cert);
         fs::write(&files.certificate, "nonsense").unwrap();
         assert!(tls.reload().is_err());
-        assert_eq!(tls.current.0.load_full().cert, second.cert);
+        assert_eq!(tls.current.0.load_full().certified.cert, second.certified.cert);
+    }
+
+    #[test]
+    fn a_certificate_from_other_files_is_shown_and_watched() {
+        let dir = TempDir::new().unwrap();
+        let tls = Tls::load(write(&dir, "one")).unwrap();
+        let other = write(&dir, "two");
+        let certificate = Certificate::read(other.clone()).unwrap();
+        assert!(tls.clone().show(certificate));
+        assert_eq!(tls.files(), other);
+        assert!(!tls.reload().unwrap(), "it is read from there");
     }
 
     #[test]

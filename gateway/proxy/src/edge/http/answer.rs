@@ -105,12 +105,9 @@ pub(super) fn failure(
     accept: Accept,
 ) -> Response<Body> {
     match shape::error(method, failed, version) {
-        Failed::Error(refusal) => {
-            let mut response = error(refusal.status, Some(id), NoId::Omit, &refusal.error, accept);
-            if refusal.status == 429 {
-                response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-            }
-            response
+        Failed::Error(refusal) => error(refusal.status, Some(id), NoId::Omit, &refusal.error, accept),
+        Failed::Limited(retry_after, error) => {
+            denied(Some(id), &Denied { error, ..Denied::rate_limited(retry_after) })
         }
         Failed::NeedsScope(scope, _) => denied(Some(id), &Denied::missing_scope(&scope, version.era())),
         Failed::ToolResult(result) => {

@@ -4,26 +4,28 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use http::{HeaderValue, Response};
 use moongate_core::{CallError, Client, Kind};
+use moongate_security::{Denied, Reason};
 use moongate_storage::{Entry, EventId, SessionRecord};
 use moongate_telemetry::Transport;
 use moongate_wire::{
     Id, Message, Method, Notification, Params, Raw, Refusal, Request, RpcError, Version, code,
     frame::Malformed,
-    header as names,
+    header as names, ladder,
     write::{self, NoId},
 };
 
-use super::{Visit, accept::Accept, answer};
+use super::{Visit, accept::Accept, answer, id_of};
 use crate::{
     edge::body::Body,
-    engine::{Caller, Way},
+    engine::{self, Caller, Way},
     gateway::{Gateway, random_id},
     hub,
     job::{Job, Outcome, Step},
-    legacy::{Hello, Place, cancelled},
+    legacy::{Hello, Place, take},
     session::Live,
     shape,
     stream::{self, Stream},
+    tally::AGAIN,
 };
 
 /// A request inside a session.
@@ -36,7 +38,7 @@ struct InSession<'a> {
 impl Visit<'_> {
     pub(super) async fn initialize(&self, request: Request, accept: Accept) -> Response<Body> {
         let session = self.session_header();
-        match self.enter(session, self.admitted.rates()).await {
+        match self.enter(Some(&request.id), session).await {
             Err(response) => return *response,
             Ok(Entry::Welcome(Some(_))) => {
                 let refusal = Refusal::new(
@@ -61,11 +63,11 @@ impl Visit<'_> {
             }
         };
         let client = Arc::new(hello.client());
-        match self.create(&client).await {
+        match self.create(&request.id, &client).await {
             Err(response) => *response,
             Ok(id) => {
                 let caller = self.legacy_caller(client, Arc::clone(&id), None);
-                let result = self.gateway.initialize(&caller).await;
+                let result = self.gateway.initialize(&caller);
                 let mut response = answer::message(200, write::result(&request.id, &result), accept);
                 if let Ok(value) = HeaderValue::from_str(&id) {
                     response.headers_mut().insert(names::SESSION_ID, value);
@@ -75,12 +77,16 @@ impl Visit<'_> {
         }
     }
 
-    async fn create(&self, client: &Client) -> Result<Arc<str>, Box<Response<Body>>> {
+    async fn create(&self, request: &Id, client: &Client) -> Result<Arc<str>, Box<Response<Body>>> {
         let limit = self.snapshot.config.security.limits.sessions.map_or(usize::MAX, Into::into);
         let principal = self.admitted.principal();
         let Some(counted) = self.gateway.count_session(principal, limit) else {
+            self.gateway.metrics.refused(Reason::RateLimited.as_str()).increment();
+            tracing::info!(%principal, "too many sessions");
             let message = format!("too many sessions: at most {limit} at a time; end some with DELETE");
-            return Err(Box::new(answer::refused(None, &Refusal::new(429, code::SERVER, message))));
+            let error = RpcError::new(code::SERVER, message);
+            let refusal = Denied { error, ..Denied::rate_limited(AGAIN) };
+            return Err(Box::new(answer::denied(Some(request), &refusal)));
         };
         let id: Arc<str> = random_id().to_string().into();
         let record = SessionRecord {
@@ -96,7 +102,7 @@ impl Visit<'_> {
         if let Err(error) = self.gateway.state().put(&id, record).await {
             tracing::error!(%error, "the session could not be stored");
             return Err(Box::new(answer::refused(
-                None,
+                Some(request),
                 &Refusal::new(503, code::INTERNAL, "Internal error: sessions cannot be stored"),
             )));
         }
@@ -124,16 +130,21 @@ impl Visit<'_> {
     }
 
     /// The session this request names, if it is the caller's own on this path.
-    async fn session(&self) -> Result<InSession<'_>, Box<Response<Body>>> {
+    async fn session(&self, request: Option<&Id>) -> Result<InSession<'_>, Box<Response<Body>>> {
+        if self.version_header().is_some_and(|text| Version::parse(text).is_none()) {
+            let message = "Bad Request: unsupported protocol version in MCP-Protocol-Version";
+            let error = RpcError::new(code::SERVER, message);
+            return Err(Box::new(answer::error(400, request, self.no_id(), &error, Accept::JSON)));
+        }
         let Some(id) = self.session_header() else {
             let refusal = Refusal::new(
                 400,
                 code::SERVER,
                 "Bad Request: missing Mcp-Session-Id header; begin with initialize",
             );
-            return Err(Box::new(answer::error(400, None, self.no_id(), &refusal.error, Accept::JSON)));
+            return Err(Box::new(answer::error(400, request, self.no_id(), &refusal.error, Accept::JSON)));
         };
-        let record = match self.enter(Some(id), self.admitted.rates()).await? {
+        let record = match self.enter(request, Some(id)).await? {
             Entry::Welcome(Some(record)) => Some(record),
             _ => None,
         };
@@ -144,7 +155,7 @@ impl Visit<'_> {
         let Some(record) = record.filter(own) else {
             let status = self.snapshot.config.sessions.expired_status.code();
             let error = Refusal::new(status, code::FORBIDDEN, "session expired").error;
-            return Err(Box::new(answer::error(status, None, self.no_id(), &error, Accept::JSON)));
+            return Err(Box::new(answer::error(status, request, self.no_id(), &error, Accept::JSON)));
         };
         let id: Arc<str> = id.into();
         let client = Client {
@@ -157,14 +168,14 @@ impl Visit<'_> {
     }
 
     pub(super) async fn legacy(&self, message: Message, params: &Params, accept: Accept) -> Response<Body> {
-        let session = match self.session().await {
+        let session = match self.session(id_of(&message)).await {
             Ok(session) => session,
             Err(response) => return *response,
         };
         match message {
             Message::Request(request) => session.request(request, params, accept).await,
             other => {
-                session.take(other);
+                take(&session.live, other);
                 answer::accepted()
             }
         }
@@ -182,18 +193,29 @@ impl Visit<'_> {
         if messages.iter().flatten().any(is_modern) {
             return refuse("Invalid Request: this version has no batches");
         }
-        let session = match self.session().await {
+        if messages.iter().flatten().any(is_initialize) {
+            return refuse("Invalid Request: initialize cannot be part of a batch");
+        }
+        let session = match self.session(None).await {
             Ok(session) => session,
             Err(response) => return *response,
         };
         if session.caller.client.version != Version::V2025_03_26 {
             return refuse("Invalid Request: batches exist in 2025-03-26 only");
         }
-        // Side by side, as separate requests would run; a batch has no stream of its own, so notes are not told.
-        let answers =
-            futures_util::future::join_all(messages.into_iter().map(|message| session.batched(message)))
-                .await;
-        let answers: Vec<Raw> = answers.into_iter().flatten().collect();
+        // The first of them was counted on entering.
+        if let Err(response) = self.count(messages.len().saturating_sub(1)).await {
+            return *response;
+        }
+        // In a task of the session's: a client that leaves does not cancel.
+        let (gateway, caller, live) = (Arc::clone(self.gateway), session.caller, session.live);
+        let (done, answers) = tokio::sync::oneshot::channel();
+        self.gateway.tasks.spawn(async move {
+            let answers = gateway.batch(&caller, &Place::Stored(&live), messages).await;
+            // Nobody may wait for them any more.
+            drop(done.send(answers));
+        });
+        let answers = answers.await.unwrap_or_default();
         if answers.is_empty() {
             answer::accepted()
         } else {
@@ -202,6 +224,9 @@ impl Visit<'_> {
     }
 
     pub(super) async fn get(&self) -> Response<Body> {
+        if super::is_modern(&self.head.headers) {
+            return post_only();
+        }
         if !Accept::read(&self.head.headers).is_some_and(|accept| accept.events) {
             let refusal = Refusal::new(
                 406,
@@ -210,10 +235,7 @@ impl Visit<'_> {
             );
             return answer::refused(None, &refusal);
         }
-        if super::is_modern(&self.head.headers) {
-            return post_only();
-        }
-        match self.session().await {
+        match self.session(None).await {
             Ok(session) => session.open_stream().await,
             Err(response) => *response,
         }
@@ -223,7 +245,7 @@ impl Visit<'_> {
         if super::is_modern(&self.head.headers) {
             return post_only();
         }
-        let session = match self.session().await {
+        let session = match self.session(None).await {
             Ok(session) => session,
             Err(response) => return *response,
         };
@@ -249,6 +271,10 @@ fn post_only() -> Response<Body> {
     response
 }
 
+fn is_initialize(message: &Message) -> bool {
+    matches!(message, Message::Request(request) if &*request.method == Method::Initialize.as_str())
+}
+
 fn is_modern(message: &Message) -> bool {
     let params = match message {
         Message::Request(Request { params, .. }) | Message::Notification(Notification { params, .. }) => {
@@ -268,24 +294,10 @@ impl InSession<'_> {
         self.caller.client.version
     }
 
-    /// Notifications and answers want no answer themselves.
-    fn take(&self, message: Message) {
-        match message {
-            Message::Notification(notification) => cancelled(&self.live, &notification),
-            Message::Response(response) => {
-                if let Some(id) = &response.id {
-                    self.live.answer(id, response.outcome);
-                }
-            }
-            Message::Request(_) => {}
-        }
-    }
-
     async fn request(&self, request: Request, params: &Params, accept: Accept) -> Response<Body> {
         let version = self.version();
         let Some(method) = Method::parse(&request.method, version) else {
-            let error =
-                RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {}", request.method));
+            let error = ladder::not_found(&request.method);
             return answer::error(200, Some(&request.id), NoId::Omit, &error, accept);
         };
         if method.may_ask() {
@@ -302,12 +314,10 @@ impl InSession<'_> {
     }
 
     async fn call(&self, id: Id, method: Method, params: &Params, accept: Accept) -> Response<Body> {
-        let way = Way::Session { live: Arc::clone(&self.live), can_stream: accept.events };
-        let job =
-            match self.gateway().begin(&self.caller, id.clone(), method, params, way, &|_, _| Ok(())).await {
-                Ok(job) => job,
-                Err(error) => return answer::failure(&id, method, &error, self.version(), accept),
-            };
+        let job = match self.begin(&id, method, params, accept).await {
+            Ok(job) => job,
+            Err(error) => return answer::failure(&id, method, &error, self.version(), accept),
+        };
         let mut patient = Patient { job: Some(job), gateway: Arc::clone(self.gateway()) };
         let may_come_back = self.version() >= Version::V2025_11_25;
         loop {
@@ -330,6 +340,20 @@ impl InSession<'_> {
                 }
             }
         }
+    }
+
+    async fn begin(
+        &self,
+        id: &Id,
+        method: Method,
+        params: &Params,
+        accept: Accept,
+    ) -> Result<Job, CallError> {
+        let outbox = engine::outbox(&self.caller, params);
+        let running = self.live.start(id, &outbox)?;
+        let way = Way::Session { live: Arc::clone(&self.live), running, can_stream: accept.events };
+        let request = (id.clone(), method, params);
+        self.gateway().begin(&self.caller, request, outbox, way, &|_, _| Ok(())).await
     }
 
     /// Answers with a stream. From here the call belongs to the session, not to this connection.
@@ -372,10 +396,10 @@ impl InSession<'_> {
 
     /// The GET stream: back to an earlier stream, or what changes from now on.
     async fn open_stream(&self) -> Response<Body> {
-        if let Some(last) = self.visit.header(names::LAST_EVENT_ID) {
-            return self.resume(last).await;
+        match self.visit.header(names::LAST_EVENT_ID) {
+            Some(last) => self.resume(last).await,
+            None => self.listen(None).await,
         }
-        self.listen_with(None)
     }
 
     async fn resume(&self, last: &str) -> Response<Body> {
@@ -389,31 +413,32 @@ impl InSession<'_> {
                 ),
             );
         };
+        if after.stream == stream::GET_STREAM {
+            return self.listen(Some(after)).await;
+        }
         match stream::resume(&self.live, self.gateway().state(), after).await {
-            Ok(Some(reader)) if after.stream == stream::GET_STREAM => self.listen_with(Some(reader)),
             Ok(Some(reader)) => {
                 answer::events(|open| Body::legacy(reader, open), self.gateway().open_stream())
             }
             // What is not in the log any more cannot be replayed; the client still gets what comes.
-            Ok(None) => self.listen_with(None),
-            Err(error) => {
-                tracing::error!(%error, "the event log cannot be read");
-                answer::refused(
-                    None,
-                    &Refusal::new(503, code::INTERNAL, "Internal error: events cannot be replayed"),
-                )
-            }
+            Ok(None) => self.listen(None).await,
+            Err(error) => unreadable_log(&error),
         }
     }
 
-    fn listen_with(&self, resumed: Option<stream::Reader>) -> Response<Body> {
+    /// Tells the session what changes from now on, and first what came after the event it saw last.
+    async fn listen(&self, after: Option<EventId>) -> Response<Body> {
         let gateway = self.gateway();
         let Some(listener) = gateway.sessions.listener(&self.live.id, |_| {}) else {
             return answer::refused(None, &Refusal::new(404, code::FORBIDDEN, "session expired"));
         };
+        // Opened before the log is read: an event that comes in between is in both, and the reader skips the second.
         let (stream, mut reader) = Stream::open(&self.live, gateway.state(), stream::GET_STREAM);
-        if let Some(resumed) = resumed {
-            (reader.replay, reader.seen) = (resumed.replay, resumed.seen);
+        if let Some(after) = after {
+            match stream::replay(&self.live, gateway.state(), after).await {
+                Ok(replay) => (reader.replay, reader.seen) = (replay.unwrap_or_default(), after.sequence),
+                Err(error) => return unreadable_log(&error),
+            }
         }
         let (prime, drain) = (self.version() >= Version::V2025_11_25, self.visit.conn.drain.clone());
         gateway.tasks.spawn(async move {
@@ -423,6 +448,11 @@ impl InSession<'_> {
             loop {
                 tokio::select! {
                     changes = listener.changes() => {
+                        // A stream that took our place tells them instead.
+                        if !stream.is_current() {
+                            listener.untold(changes);
+                            break;
+                        }
                         for change in changes {
                             stream.emit(&hub::notification(&change, None)).await;
                         }
@@ -434,18 +464,11 @@ impl InSession<'_> {
         });
         answer::events(|open| Body::legacy(reader, open), gateway.open_stream())
     }
+}
 
-    async fn batched(&self, message: Result<Message, Malformed>) -> Option<Raw> {
-        let request = match message {
-            Err(malformed) => return Some(write::error(malformed.id.as_ref(), NoId::Null, &malformed.error)),
-            Ok(Message::Request(request)) => request,
-            Ok(other) => {
-                self.take(other);
-                return None;
-            }
-        };
-        Some(self.gateway().answer_batched(&self.caller, &Place::Stored(&self.live), request).await)
-    }
+fn unreadable_log(error: &moongate_storage::Error) -> Response<Body> {
+    tracing::error!(%error, "the event log cannot be read");
+    answer::refused(None, &Refusal::new(503, code::INTERNAL, "Internal error: events cannot be replayed"))
 }
 
 /// A legacy call while its client waits for JSON. Its client leaving does not cancel it: it goes on unheard.

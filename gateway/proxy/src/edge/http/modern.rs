@@ -25,10 +25,11 @@ use crate::{
         body::{Body, Source},
         sse,
     },
-    engine::{Caller, Identity, Way},
+    engine::{self, Caller, Identity, Way},
     gateway::Gateway,
     job::{Job, Step},
-    listen, modern,
+    listen::{self, Closing},
+    modern,
     parked::Resumed,
     shape,
     view::ToolEntry,
@@ -36,7 +37,11 @@ use crate::{
 
 impl Visit<'_> {
     pub(super) async fn modern(&self, request: Request, params: &Params, accept: Accept) -> Response<Body> {
-        let raw = |name: &str| self.head.headers.get(name).map(http::HeaderValue::as_bytes);
+        // A header that comes twice repeats nothing.
+        let raw = |name: &str| {
+            let mut values = self.head.headers.get_all(name).iter().map(http::HeaderValue::as_bytes);
+            values.next().map(|first| if values.next().is_some() { b"" } else { first })
+        };
         let headers = Headers {
             version: raw(header::PROTOCOL_VERSION),
             method: raw(header::METHOD),
@@ -46,7 +51,7 @@ impl Visit<'_> {
             Ok(checked) => checked,
             Err(refusal) => return answer::refused(Some(&request.id), &refusal),
         };
-        if let Err(response) = self.enter(None, self.admitted.rates()).await {
+        if let Err(response) = self.enter(Some(&request.id), None).await {
             return *response;
         }
         let caller = match self.modern_caller(version, params) {
@@ -87,24 +92,20 @@ impl Visit<'_> {
         accept: Accept,
     ) -> Response<Body> {
         let version = caller.client.version;
-        let identity = Identity::of(method, params);
-        let job = if let Some(state) = &params.request_state {
-            match self.gateway.resume(caller, id.clone(), &identity, state, params) {
-                Ok(Resumed::Go(job)) => job,
-                Ok(Resumed::Again(result)) => {
-                    return answer::message(200, write::result(&id, &result), accept);
-                }
-                Err(error) => {
-                    return answer::message(200, write::error(Some(&id), write::NoId::Omit, &error), accept);
-                }
-            }
+        let identity = Identity::of(caller.profile.as_ref(), method, params);
+        let check = |entry: &ToolEntry, arguments: &Raw| self.check_header_params(entry, arguments);
+        let request = (id.clone(), method, params);
+        let started = if let Some(state) = &params.request_state {
+            self.gateway.resume(caller, request, &identity, state, &check).await
         } else {
             let way = Way::Rounds { responses: params.input_responses.clone() };
-            let check = |entry: &ToolEntry, arguments: &Raw| self.check_header_params(entry, arguments);
-            match self.gateway.begin(caller, id.clone(), method, params, way, &check).await {
-                Ok(job) => job,
-                Err(error) => return answer::failure(&id, method, &error, version, accept),
-            }
+            let outbox = engine::outbox(caller, params);
+            self.gateway.begin(caller, request, outbox, way, &check).await.map(Resumed::Go)
+        };
+        let job = match started {
+            Ok(Resumed::Go(job)) => job,
+            Ok(Resumed::Again(result)) => return answer::message(200, write::result(&id, &result), accept),
+            Err(error) => return answer::failure(&id, method, &error, version, accept),
         };
         let call = RunningCall {
             gateway: Arc::clone(self.gateway),
@@ -151,7 +152,10 @@ impl Visit<'_> {
         };
         let (out, messages) = mpsc::channel(listen::CAPACITY);
         let drain = self.conn.drain.clone();
-        self.gateway.tasks.spawn(async move { listening.run(out, drain.begun()).await });
+        self.gateway.tasks.spawn(async move {
+            // Closing the connection is how a modern client cancels.
+            listening.run(out, std::future::pending(), drain.begun(), Closing::Result).await;
+        });
         answer::events(|open| Body::live(Messages(messages), open), self.gateway.open_stream())
     }
 }

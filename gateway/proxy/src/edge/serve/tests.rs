@@ -160,6 +160,61 @@ async fn the_http2_preface_on_cleartext_is_understood() {
     tasks.join_next().await.unwrap().unwrap();
 }
 
+/// A client that speaks HTTP/2 and lets the server send no more than `window` bytes of an answer.
+struct Narrow {
+    sender: hyper::client::conn::http2::SendRequest<Full<Bytes>>,
+    connection: JoinSet<()>,
+    address: SocketAddr,
+}
+
+impl Narrow {
+    async fn connect(server: &Running, window: u32) -> Self {
+        let stream = TokioIo::new(TcpStream::connect(server.address).await.unwrap());
+        let mut builder = hyper::client::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new());
+        builder.initial_stream_window_size(window);
+        let (sender, connection) = builder.handshake(stream).await.unwrap();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(connection.map(|_| ()));
+        Self { sender, connection: tasks, address: server.address }
+    }
+
+    async fn get(&mut self, path: &str) -> Response<Incoming> {
+        let request = Request::get(format!("http://{}{path}", self.address));
+        self.sender.send_request(request.body(Full::default()).unwrap()).await.unwrap()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_http2_client_that_takes_nothing_is_cut() {
+    // Without a window hyper keeps the answer, with a byte of one its last frame is in h2 and its body gone. A client
+    // that goes on asking keeps neither.
+    for (window, path) in [(0, "/stream"), (0, "/"), (1, "/stream"), (1, "/")] {
+        let server = Running::start(Options::default()).await;
+        let mut client = Narrow::connect(&server, window).await;
+        let start = Instant::now();
+        let _unread = client.get(path).await;
+        let write = Times::default().write;
+        time::sleep(write / 2).await;
+        let _later = client.get(path).await;
+        time::timeout(write * 10, client.connection.join_next()).await.expect("it is cut").unwrap().unwrap();
+        assert_eq!(start.elapsed().as_secs(), write.as_secs(), "{path} with a window of {window}");
+        // Nothing of the answers is kept either, or this would wait for them.
+        assert_eq!(server.drain.finish(Patience::default()).await, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_http2_stream_with_nothing_to_send_is_kept() {
+    let server = Running::start(Options::default()).await;
+    let mut client = Narrow::connect(&server, 1024).await;
+    let mut body = client.get("/stream").await.into_body();
+    let next = async |body: &mut Incoming| body.frame().await.unwrap().unwrap().into_data().unwrap();
+    assert_eq!(next(&mut body).await, "first\n");
+    time::sleep(Times::default().write * 20).await;
+    let (last, cut) = tokio::join!(next(&mut body), server.drain.finish(Patience::default()));
+    assert_eq!((&*last, cut), (&b"last\n"[..], 0));
+}
+
 #[tokio::test]
 async fn alpn_decides_the_protocol_on_tls() {
     let dir = tempfile::TempDir::new().unwrap();

@@ -85,7 +85,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
 
     /// One line without its end. A line that is too long is skipped to its end and answered.
     async fn line(&mut self) -> Result<Option<Vec<u8>>, Framed> {
-        let mut line = Vec::new();
+        let (mut line, mut too_long) = (Vec::new(), false);
         let max = self.max.max(MAX_HEADERS);
         loop {
             let chunk = match self.input.fill_buf().await {
@@ -95,6 +95,9 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                     return Ok(None);
                 }
             };
+            if chunk.is_empty() && too_long {
+                return Err(Framed::Bad(too_large(self.max)));
+            }
             if chunk.is_empty() {
                 return Ok((!line.is_empty()).then_some(line));
             }
@@ -103,12 +106,13 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                 None => (chunk.len(), false),
             };
             // Beyond the limit bytes are only counted, to find the end of the line.
-            if line.len() <= max {
+            too_long |= line.len() + take > max + 1;
+            if !too_long {
                 line.extend(chunk.iter().take(take));
             }
             self.input.consume(take);
             if complete {
-                if line.len() > max + 1 {
+                if too_long {
                     return Err(Framed::Bad(too_large(self.max)));
                 }
                 line.pop();

@@ -1,0 +1,148 @@
+//! What a request's parameters call, and whether this caller may: names to backends, arguments without context fields.
+
+use std::{sync::Arc, time::Duration};
+
+use moongate_core::{CallError, Operation};
+use moongate_security::limit;
+use moongate_storage::{Entry, Rate};
+use moongate_wire::{
+    Method, Params, Raw,
+    edit::{self, Edit},
+};
+use serde::Deserialize;
+
+use crate::{
+    catalog::Member,
+    context::{self, Claimed},
+    engine::{Caller, unsupported},
+    gateway::Gateway,
+    view::{ToolEntry, View},
+};
+
+/// A last check of a tool call by its arguments.
+pub(crate) type Check<'a> = dyn Fn(&ToolEntry, &Raw) -> Result<(), CallError> + Send + Sync + 'a;
+
+/// Where a call goes and with what.
+pub(crate) struct Target {
+    pub(crate) operation: Operation,
+    pub(crate) member: Member,
+    /// The longest it may take, if a route says.
+    pub(crate) timeout: Option<Duration>,
+    /// Context ids that came as arguments.
+    pub(crate) claimed: Claimed,
+    /// Where its duration goes.
+    pub(crate) metric: moongate_telemetry::Operation,
+}
+
+impl Target {
+    fn plain(operation: Operation, member: &Member, metric: moongate_telemetry::Operation) -> Self {
+        Self { operation, member: member.clone(), timeout: None, claimed: Claimed::default(), metric }
+    }
+}
+
+impl Gateway {
+    /// What `params` of `method` call, as far as this caller may. `check` may refuse a tool call by its arguments.
+    ///
+    /// # Errors
+    /// Whatever forbids the call.
+    pub(crate) async fn target(
+        &self,
+        caller: &Caller,
+        method: Method,
+        params: &Params,
+        check: &Check<'_>,
+    ) -> Result<Target, CallError> {
+        let view = self.view(caller).await;
+        let metric = || self.operation(method, caller.transport).clone();
+        match method {
+            Method::CallTool => {
+                let entry = view.tool(required(params.name.as_deref(), "name")?)?;
+                let arguments = arguments(params)?;
+                check(entry, &arguments)?;
+                self.count_tool(caller, entry).await?;
+                let (arguments, claimed) = context::strip(&arguments, &|name| entry.declares(name));
+                Ok(Target {
+                    operation: Operation::CallTool { name: Arc::clone(&entry.tool.name), arguments },
+                    member: entry.member.clone(),
+                    timeout: entry.timeout,
+                    claimed,
+                    metric: entry.operation(caller.transport).clone(),
+                })
+            }
+            Method::GetPrompt => {
+                let (member, prompt) = view.prompt(required(params.name.as_deref(), "name")?)?;
+                // No prompt declares context fields: nobody's get through.
+                let (arguments, claimed) = context::strip(&arguments(params)?, &|_| false);
+                let operation = Operation::GetPrompt { name: Arc::clone(&prompt.name), arguments };
+                Ok(Target { claimed, ..Target::plain(operation, member, metric()) })
+            }
+            Method::ReadResource => {
+                let uri = required(params.uri.as_deref(), "uri")?;
+                let operation = Operation::ReadResource { uri: uri.into() };
+                Ok(Target::plain(operation, view.resource(uri)?, metric()))
+            }
+            _ => Err(unsupported(method)),
+        }
+    }
+
+    async fn count_tool(&self, caller: &Caller, entry: &ToolEntry) -> Result<(), CallError> {
+        let Some(quota) = entry.limit else { return Ok(()) };
+        let rate: Rate = limit::tool_rate(caller.admitted.principal(), &entry.canonical, quota);
+        match self.state().enter(None, &[rate]).await? {
+            Entry::Limited { retry_after } => {
+                let message = "rate limit exceeded for this tool";
+                Err(CallError::limited(retry_after, message))
+            }
+            Entry::Welcome(_) | Entry::NoSession => Ok(()),
+        }
+    }
+}
+
+fn arguments(params: &Params) -> Result<Raw, CallError> {
+    match &params.arguments {
+        None => Ok(Raw::empty_object()),
+        Some(arguments) if arguments.is_object() => Ok(arguments.clone()),
+        Some(_) => Err(CallError::invalid_params("arguments must be an object")),
+    }
+}
+
+fn required<'a>(value: Option<&'a str>, name: &str) -> Result<&'a str, CallError> {
+    value.ok_or_else(|| CallError::invalid_params(format_args!("{name} is required")))
+}
+
+/// The backend that completes what `params` refer to.
+pub(crate) fn completion_owner<'a>(view: &'a View, params: &Raw) -> Result<&'a Member, CallError> {
+    #[derive(Deserialize)]
+    struct Completion {
+        r#ref: Reference,
+    }
+    #[derive(Deserialize)]
+    #[serde(tag = "type")]
+    enum Reference {
+        #[serde(rename = "ref/prompt")]
+        Prompt { name: String },
+        #[serde(rename = "ref/resource")]
+        Resource { uri: String },
+    }
+    match params.parse::<Completion>().map_err(CallError::invalid_params)?.r#ref {
+        Reference::Prompt { name } => view.prompt(&name).map(|(member, _)| member),
+        Reference::Resource { uri } => view.template(&uri).map_or_else(|| view.resource(&uri), Ok),
+    }
+}
+
+/// The parameters of `completion/complete` without context fields among the arguments they carry along.
+pub(crate) fn clean_completion(params: &Raw) -> Raw {
+    let within = |value: &Raw, name: &str, change: &dyn Fn(&Raw) -> Raw| {
+        edit::members(
+            value,
+            |key, member| if key == name { Edit::Replace(change(member)) } else { Edit::Keep },
+        )
+    };
+    let strip = |arguments: &Raw| context::strip(arguments, &|_| false).0;
+    within(params, "context", &|context| within(context, "arguments", &strip))
+}
+
+/// A client's `_meta` on its way to a backend: what it says to the gateway about context stays here.
+pub(crate) fn clean_meta(meta: &Raw) -> Raw {
+    edit::members(meta, |key, _| if key.starts_with("dev.moongate/") { Edit::Drop } else { Edit::Keep })
+}
