@@ -38,6 +38,7 @@ pub(crate) fn check(raw: RawConfig, directories: &Directories, report: &mut Repo
     let mut routing = routing::Routing { scopes: &scopes, config: &mut config };
     check.section(raw.routes, |check, raw| routing.routes(raw, check));
     check.section(raw.profiles, |check, raw| routing.profiles(raw, check));
+    config.security.scopes_closed = scopes.closed;
     config.security.scopes.extend(scopes.into_known());
     exposure::report(&config, &places, &mut check);
     config

@@ -115,7 +115,6 @@ impl Rate {
         let count = u32::try_from(number).map_err(|_| UnitError::Large)?;
         Ok(Self { count: NonZeroU32::new(count).ok_or(UnitError::Zero)?, per })
     }
-
 }
 
 impl Per {

@@ -49,6 +49,13 @@ impl Config {
                 "`false`, or a loopback address for `server.listen`",
             );
         }
+        if self.security.anonymous && !self.server.trusted_proxies.is_empty() {
+            refuse(
+                "security.anonymous",
+                "callers behind `server.trusted_proxies` come from elsewhere, and would need no token",
+                "`false`, or no `server.trusted_proxies`",
+            );
+        }
         let public = self.server.public_url.as_ref().is_some_and(|url| !url.is_loopback());
         if self.security.anonymous && local && public && !insecure {
             refuse(
@@ -68,6 +75,12 @@ impl Config {
             warnings
                 .push(format!("listening on {} without TLS: tokens travel in the clear", self.server.listen));
         }
+        if !self.server.listen.is_loopback() && !self.has_name() {
+            warnings.push(format!(
+                "every request to {} will be refused: neither `server.public_url` nor `security.hosts` names it",
+                self.server.listen
+            ));
+        }
         if self.admin.enabled && !self.admin.listen.is_loopback() {
             warnings
                 .push(format!("the admin listener on {} can be reached from elsewhere", self.admin.listen));
@@ -78,6 +91,11 @@ impl Config {
             warnings.push(format!("callers without a token are let in, with the scopes: {scopes}"));
         }
         warnings
+    }
+
+    /// Whether there is a `Host` under which others than this machine may call.
+    fn has_name(&self) -> bool {
+        self.server.public_url.is_some() || !self.security.hosts.is_empty()
     }
 }
 

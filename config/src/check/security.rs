@@ -19,7 +19,7 @@ pub(super) struct Scopes {
     /// Those that a message may list: a placeholder stands behind none of them.
     listed: BTreeSet<String>,
     /// Whether the file lists its own, so that any other name is a mistake.
-    closed: bool,
+    pub(super) closed: bool,
 }
 
 impl Scopes {

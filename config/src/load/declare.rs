@@ -71,7 +71,7 @@ macro_rules! words {
 /// Declares how a value is read from text: what it is called in messages, its parser, and its form as a regular
 /// expression for the schema, which always admits a placeholder too.
 macro_rules! text {
-    ($type:ty, $expected:literal, $pattern:literal, $parse:expr) => {
+    ($type:ty, $expected:expr, $pattern:literal, $parse:expr) => {
         impl $crate::load::read::FromNode for $type {
             fn read(
                 node: &$crate::load::node::Node,

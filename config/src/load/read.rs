@@ -158,6 +158,13 @@ impl<'a> Reader<'a> {
         None
     }
 
+    /// Reports a secret that stands in the file itself, without repeating it.
+    pub(crate) fn bare_secret<T>(&mut self, node: &Node, message: &str, expected: &str) -> Option<T> {
+        let problem = Problem::new(ProblemKind::InvalidValue, &self.path, node.span.clone(), message);
+        self.report.problems.push(problem.expected(expected));
+        None
+    }
+
     /// Reports why a value does not fit.
     pub(super) fn unfit<T>(&mut self, node: &Node, message: String, expected: &str) -> Option<T> {
         let problem = Problem::new(ProblemKind::InvalidValue, &self.path, node.span.clone(), message)

@@ -256,6 +256,34 @@ fn no_problem_repeats_a_secret() {
 }
 
 #[test]
+fn a_key_in_the_file_itself_is_refused_and_not_repeated() {
+    let key = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
+    let found = problems(format!("security: {{key: {key}}}"));
+    let text = found.render(false);
+    assert!(text.contains("this is the key itself") && text.contains("${file:…}"), "{text}");
+    for shown in [text, found.to_json(), format!("{found:?}")] {
+        assert!(!shown.contains(key), "{shown}");
+    }
+}
+
+#[test]
+fn an_admin_listener_for_others_needs_a_word_and_is_warned_about() {
+    assert_eq!(problems("admin: {listen: '0.0.0.0:1'}").count(), 1);
+    assert_eq!(problems("server: {tls: {cert: a, key: b}}\nadmin: {listen: '0.0.0.0:1'}").count(), 1);
+    let allowed = config("server: {allow_insecure: true}\nadmin: {listen: '0.0.0.0:1'}");
+    assert_eq!(allowed.warnings(), ["the admin listener on 0.0.0.0:1 can be reached from elsewhere"]);
+    config("admin: {enabled: false, listen: '0.0.0.0:1'}");
+}
+
+#[test]
+fn a_listener_for_others_without_a_name_is_warned_about() {
+    let nameless = "server: {listen: '0.0.0.0:1', tls: {cert: a, key: b}}";
+    let warning = "every request to 0.0.0.0:1 will be refused: neither `server.public_url` nor `security.hosts` names it";
+    assert_eq!(config(nameless).warnings(), [warning]);
+    assert!(config(&format!("{nameless}\nsecurity: {{hosts: [a.example]}}")).warnings().is_empty());
+}
+
+#[test]
 fn what_does_not_go_together_is_refused() {
     for (text, expected) in [
         (
@@ -269,6 +297,10 @@ fn what_does_not_go_together_is_refused() {
         (
             "server: {listen: '10.0.0.1:1', allow_insecure: true}\nsecurity: {anonymous: true}",
             "security.anonymous @2:23 `server.listen` can be reached from elsewhere, and callers would need no token",
+        ),
+        (
+            "server: {trusted_proxies: [127.0.0.1]}\nsecurity: {anonymous: true}",
+            "security.anonymous @2:23 callers behind `server.trusted_proxies` come from elsewhere, and would need no token",
         ),
         (
             "server: {public_url: 'https://x.example'}\nsecurity: {anonymous: true}",
@@ -375,7 +407,7 @@ fn the_command_line_can_ask_again() {
     config.server.listen = Listen::exact(([0, 0, 0, 0], 1).into());
     let paths = config.refusals().iter().map(|refusal| refusal.path).collect::<Vec<_>>();
     assert_eq!(paths, ["server.listen", "security.anonymous"]);
-    assert_eq!(config.warnings().len(), 2);
+    assert_eq!(config.warnings().len(), 3);
 }
 
 #[test]

@@ -61,10 +61,11 @@ section! {
         /// The session of a caller that names none.
         #[schemars(extend("default" = "default"))]
         default_session: SessionName,
-        /// Refuse calls that name no assistant.
+        /// Refuse calls without an assistant to the backends that keep what they store by assistant: playbook.
         #[schemars(extend("default" = false))]
         require_assistant: bool,
         /// Which session durable data belongs to: only a named one (else the default one), or that of the transport too.
+        /// What a transport session stored stays in the database when it ends, where no other session finds it.
         #[schemars(extend("default" = "named"))]
         durable_session: DurableSession,
         /// Whose headers and `_meta` may name session, assistant and thread.
@@ -199,7 +200,7 @@ pub enum DurableSession {
     /// A named session, else the default one: a client that reconnects finds its data again.
     #[default]
     Named,
-    /// The transport session too: data of unnamed sessions ends with them.
+    /// The transport session too: what unnamed sessions stored is out of reach when they end, though its rows stay.
     Transport,
 }
 
@@ -264,18 +265,6 @@ impl Default for Context {
             durable_session: DurableSession::default(),
             trust: Trust::default(),
         }
-    }
-}
-
-impl Eviction {
-    /// Whether state goes by age.
-    pub const fn by_age(self) -> bool {
-        matches!(self, Self::Ttl | Self::TtlLru)
-    }
-
-    /// Whether the least recently used states go when there are too many.
-    pub const fn by_count(self) -> bool {
-        matches!(self, Self::Lru | Self::TtlLru)
     }
 }
 

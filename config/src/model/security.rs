@@ -156,8 +156,10 @@ pub struct Security {
     pub anonymous: bool,
     /// What they may do then.
     pub anonymous_scopes: BTreeSet<String>,
-    /// Every scope that exists: the built-in ones and those this file defines or uses.
+    /// The scopes that are known: the built-in ones and those this file defines or uses.
     pub scopes: BTreeSet<String>,
+    /// Whether the file lists its scopes, so that there are no others.
+    pub scopes_closed: bool,
     /// How much of everything.
     pub limits: Limits,
     /// Exceptions from `default`; the first that matches decides.
@@ -249,10 +251,28 @@ impl FromNode for RootKey {
                     _ => Err("is too short"),
                 })
             }
+            Value::Text(text) if is_key(text) => reader.bare_secret(
+                node,
+                "this is the key itself",
+                "the path of its file, `${file:…}` or `${env:…}`",
+            ),
             Value::Text(_) => PathBuf::read(node, reader).map(Self::File),
             _ => reader.wrong(node, "a path, `${file:…}` or `${env:…}`"),
         }
     }
+}
+
+/// Whether `text` is 32 bytes in hexadecimal or base64. Base64 may hold slashes, as paths do: then its padding tells.
+fn is_key(text: &str) -> bool {
+    let hexadecimal = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let padded = text.strip_suffix('=');
+    let digits = padded.unwrap_or(text);
+    let alphabet = |byte: u8| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'+') || byte == b'/' && padded.is_some()
+    };
+    // 43 digits of 6 bits are two bits more than 32 bytes, and those are zero.
+    let whole = digits.len() == 43 && digits.ends_with(|last| "AEIMQUYcgkosw048".contains(last));
+    hexadecimal || whole && digits.bytes().all(alphabet)
 }
 
 impl schemars::JsonSchema for RootKey {
@@ -279,10 +299,26 @@ impl Security {
             anonymous: false,
             anonymous_scopes: BTreeSet::from(["read".to_owned()]),
             scopes: SCOPES.map(str::to_owned).into(),
+            scopes_closed: false,
             limits: Limits::default(),
             rules: Vec::new(),
             default: Effect::default(),
         }
+    }
+}
+
+impl Security {
+    /// Whether there is, or may be, a scope called `name`.
+    ///
+    /// # Errors
+    /// Why not, for people.
+    pub fn check_scope(&self, name: &str) -> Result<(), String> {
+        ScopeName::parse(name).map_err(|why| format!("{name:?} {why}: expected {}", ScopeName::EXPECTED))?;
+        if !self.scopes_closed || self.scopes.contains(name) {
+            return Ok(());
+        }
+        let known = self.scopes.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        Err(format!("there is no scope called {name:?}; there are: {known}"))
     }
 }
 
@@ -313,6 +349,40 @@ impl Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_is_told_from_the_path_of_one() {
+        for key in [
+            "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8",
+            "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
+            "//79/Pv6+fj39vX08/Lx8O/u7ezr6uno5+bl5OPi4eA=",
+            "__79_Pv6-fj39vX08_Lx8O_u7ezr6uno5-bl5OPi4eA",
+            "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
+        ] {
+            assert!(is_key(key), "{key}");
+        }
+        for path in [
+            "",
+            "key",
+            "/etc/moongate/key",
+            "/var/lib/moongate/keys/of/production/key-01",
+            "~/.local/state/moongate/key",
+            "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8.pem",
+        ] {
+            assert!(!is_key(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn scopes_are_closed_only_by_a_list() {
+        let mut security = Security::defaults(&Directories::default());
+        assert_eq!(security.check_scope("fly"), Ok(()));
+        assert!(security.check_scope("Fly high").unwrap_err().contains("lower-case"));
+        security.scopes_closed = true;
+        assert_eq!(security.check_scope("read"), Ok(()));
+        let error = security.check_scope("fly").unwrap_err();
+        assert!(error.starts_with("there is no scope called \"fly\"; there are: "), "{error}");
+    }
 
     #[test]
     fn the_first_pattern_limits_a_tool() {

@@ -162,6 +162,12 @@ impl Listen {
         self.ports.clone().map(move |port| SocketAddr::new(address, port))
     }
 
+    /// Whether a socket at `address` is one that this asks for.
+    pub fn admits(&self, address: SocketAddr) -> bool {
+        let any_port = *self.ports.end() == 0;
+        self.address == address.ip() && (any_port || self.ports.contains(&address.port()))
+    }
+
     /// Whether only this machine can connect.
     pub fn is_loopback(&self) -> bool {
         self.address.to_canonical().is_loopback()
@@ -272,6 +278,18 @@ mod tests {
                 .iter()
                 .all(|bad| Listen::parse(bad).is_err())
         );
+        let [any, one] = ["127.0.0.1:0", "127.0.0.1:80"].map(|text| Listen::parse(text).unwrap());
+        for (listen, address, admitted) in [
+            (&any, "127.0.0.1:80", true),
+            (&any, "0.0.0.0:80", false),
+            (&one, "127.0.0.1:80", true),
+            (&one, "127.0.0.1:81", false),
+            (&one, "[::1]:80", false),
+            (&Server::default().listen, "127.0.0.1:3857", true),
+            (&Server::default().listen, "127.0.0.1:3858", false),
+        ] {
+            assert_eq!(listen.admits(address.parse().unwrap()), admitted, "{listen} {address}");
+        }
         let search = Server::default().listen;
         assert_eq!((search.candidates().count(), search.to_string().as_str()), (11, "127.0.0.1:3847–3857"));
     }

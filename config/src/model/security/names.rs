@@ -21,12 +21,7 @@ text!(
     r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/*@\s]+",
     Origin::parse
 );
-text!(
-    ScopeName,
-    "a name of lower-case letters, digits, `.`, `_`, `-` and `:`",
-    r"[a-z0-9._:-]{1,64}",
-    ScopeName::parse
-);
+text!(ScopeName, ScopeName::EXPECTED, r"[a-z0-9._:-]{1,64}", ScopeName::parse);
 impl Host {
     fn parse(text: &str) -> Result<Self, &'static str> {
         if text.contains('*') {
@@ -60,7 +55,9 @@ impl Origin {
 }
 
 impl ScopeName {
-    fn parse(text: &str) -> Result<Self, &'static str> {
+    pub(super) const EXPECTED: &str = "a name of lower-case letters, digits, `.`, `_`, `-` and `:`";
+
+    pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         let good =
             |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '_' | '-' | ':');
         let fits = (1..=64).contains(&text.len()) && text.chars().all(good);
