@@ -7,8 +7,6 @@
 
 use std::{
     fmt,
-    fs::DirBuilder,
-    os::unix::fs::DirBuilderExt as _,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -208,7 +206,6 @@ fn memory_options(config: &Config) -> MemoryOptions {
 /// The database of `config`.
 pub(crate) fn open_store(config: &Config, clock: &Clock) -> anyhow::Result<SqliteStore> {
     let path = &config.storage.path;
-    make_parent(path)?;
     let durability = match config.storage.durability {
         Durability::Full => moongate_storage_sqlite::Durability::Full,
         Durability::Relaxed => moongate_storage_sqlite::Durability::Relaxed,
@@ -221,7 +218,6 @@ pub(crate) fn open_store(config: &Config, clock: &Clock) -> anyhow::Result<Sqlit
 pub(crate) fn open_keyring(config: &Config) -> anyhow::Result<Keyring> {
     match &config.security.key {
         RootKey::File(path) => {
-            make_parent(path)?;
             let (keyring, warnings) = Keyring::open_or_create(path)?;
             tell(&warnings);
             Ok(keyring)
@@ -232,23 +228,14 @@ pub(crate) fn open_keyring(config: &Config) -> anyhow::Result<Keyring> {
 
 /// The local token, made if there is none.
 pub(crate) fn open_token(path: &Path) -> anyhow::Result<Arc<TokenFile>> {
-    make_parent(path)?;
     let (file, warnings) = TokenFile::open_or_create(path)?;
     tell(&warnings);
     Ok(Arc::new(file))
 }
 
-fn tell(warnings: &[moongate_security::Warning]) {
+/// Says what the owner of a secret should know.
+pub(crate) fn tell(warnings: &[moongate_security::Warning]) {
     for warning in warnings {
         warn!("{warning}");
     }
-}
-
-fn make_parent(path: &Path) -> anyhow::Result<()> {
-    let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) else { return Ok(()) };
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(parent)
-        .with_context(|| format!("cannot make {}", parent.display()))
 }

@@ -22,11 +22,13 @@ pub(crate) fn gate(
 ) -> anyhow::Result<Gate> {
     let (security, server) = (&config.security, &config.server);
     let hosts = security.hosts.iter().map(|host| host.parse().with_context(|| format!("host {host:?}")));
+    // Every address of 127.0.0.0/8 is this machine; one that the listener was put on by name is called by it.
+    let own = server.listen.is_loopback().then(|| Authority::from(server.listen.address));
     let origins =
         security.origins.iter().map(|origin| origin.parse().with_context(|| format!("origin {origin:?}")));
     let public_host = server.public_url.as_ref().map(|url| url.authority.parse::<Authority>()).transpose()?;
     let settings = Settings {
-        hosts: hosts.collect::<anyhow::Result<_>>()?,
+        hosts: hosts.chain(own.map(Ok)).collect::<anyhow::Result<_>>()?,
         origins: origins.collect::<anyhow::Result<_>>()?,
         public_host,
         anonymous: security.anonymous.then(|| scopes(&security.anonymous_scopes)),
@@ -98,6 +100,18 @@ mod tests {
         let gate = format!("{:?}", gate(&config, Vec::new(), state).unwrap());
         for part in ["gate.example.com", "8443", "ide.example.com", "mcp.example.com", "10.0.0.0/8"] {
             assert!(gate.contains(part), "{part} is missing in {gate}");
+        }
+    }
+
+    #[test]
+    fn a_loopback_listener_may_be_called_by_its_address() {
+        let state = Arc::new(MemoryState::new(MemoryOptions::default()));
+        for (yaml, named) in [
+            ("server: {listen: 127.0.0.5:1}", "127.0.0.5"),
+            ("server: {listen: 10.0.0.5:1, allow_insecure: true}", ""),
+        ] {
+            let gate = format!("{:?}", gate(&config(yaml), Vec::new(), state.clone()).unwrap());
+            assert!(gate.contains(named) && !gate.contains("10.0.0.5"), "{gate}");
         }
     }
 

@@ -7,14 +7,14 @@
 //! The running gateway goes on serving until its successor has recorded itself, so a successor that fails at any point
 //! costs nothing.
 
-use std::{io, path::Path, process, time::Duration};
+use std::{io, path::Path, time::Duration};
 
 use anyhow::{Context as _, bail, ensure};
 use tokio::{net::TcpListener, time};
 
 use crate::{
     host::Host,
-    runfile::{Record, RunDirectory},
+    runfile::{Record, Recorded, RunDirectory},
 };
 
 /// How often a file is looked at that another process will change.
@@ -33,20 +33,26 @@ pub(crate) struct Inherited {
     pub admin: Option<TcpListener>,
 }
 
-/// Takes the listeners of the running gateway over.
+/// The gateway whose listeners can be taken over.
+pub(crate) fn predecessor(run: &RunDirectory) -> anyhow::Result<Record> {
+    run.running()?.context("no gateway of this user is running, so there is nothing to take over")
+}
+
+/// Takes the listeners of `running` over. Whether this gateway may serve on them was decided before, by its record.
 ///
 /// # Cancel safety
-/// Not cancel safe: the running gateway may already have sent them.
+/// Not cancel safe: the running gateway may already have sent them. It serves on, so a process that ends then costs
+/// nothing.
 pub(crate) async fn take_over(
     host: &Host,
     run: &RunDirectory,
+    running: &Record,
     with_admin: bool,
 ) -> anyhow::Result<Inherited> {
-    let running =
-        run.running()?.context("no gateway of this user is running, so there is nothing to take over")?;
+    ensure!(predecessor(run)? == *running, "another gateway has become the running one; try again");
     let admin = running.admin.filter(|_| with_admin);
     let addresses: Vec<_> = std::iter::once(running.address).chain(admin).collect();
-    let (asked, received) = tokio::join!(ask(&running, host.socket()), host.receive(&addresses));
+    let (asked, received) = tokio::join!(ask(running, host.socket()), host.receive(&addresses));
     // Why nothing came is more telling than that nothing came.
     asked?;
     let mut received = received?.into_iter();
@@ -71,24 +77,34 @@ async fn ask(running: &Record, socket: &Path) -> anyhow::Result<()> {
 
 /// Sends the listeners to a successor and waits until it serves. On any error this gateway should go on.
 ///
+/// Only the recorded gateway does: a successor waits for that one, and only its record shows by being replaced that the
+/// successor serves.
+///
 /// # Cancel safety
 /// Cancel safe: a successor that was sent the listeners serves beside this gateway.
-pub(crate) async fn give_over(host: &Host, run: &RunDirectory) -> anyhow::Result<()> {
+pub(crate) async fn give_over(
+    host: &Host,
+    run: &RunDirectory,
+    recorded: Option<&Recorded>,
+) -> anyhow::Result<()> {
+    let recorded = recorded.filter(|recorded| recorded.is_current());
+    let recorded =
+        recorded.context("a successor takes over from the recorded gateway, and this is another")?;
     ensure!(
         is_awaited(host.socket())?,
         "no successor waits on {}; start `moongate serve --upgrade`",
         host.socket().display()
     );
     host.send().await?;
-    let recorded = async {
+    let replaced = async {
         loop {
             match run.running()? {
-                Some(record) if record.pid != process::id() => return io::Result::Ok(record.pid),
+                Some(successor) if !recorded.is_current() => return io::Result::Ok(successor.pid),
                 _ => time::sleep(GLANCE).await,
             }
         }
     };
-    match time::timeout(GET_READY, recorded).await {
+    match time::timeout(GET_READY, replaced).await {
         Ok(pid) => {
             tracing::info!(successor = pid?, "listeners handed over");
             Ok(())

@@ -25,6 +25,7 @@ mod host;
 mod listen;
 mod notify;
 mod output;
+mod pipe;
 mod ready;
 mod reload;
 mod runfile;

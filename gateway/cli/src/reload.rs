@@ -18,8 +18,11 @@ use std::{
 };
 
 use moongate_admin::{Readiness, View};
-use moongate_config::{Loaded, diff};
-use moongate_proxy::edge::{serve::Drain, tls::Tls};
+use moongate_config::{Config, Loaded, diff};
+use moongate_proxy::edge::{
+    serve::Drain,
+    tls::{Certificate, Files, Tls},
+};
 use moongate_telemetry::{ReloadOutcome, log};
 use notify_debouncer_full::{
     DebounceEventResult, Debouncer, RecommendedCache, new_debouncer,
@@ -85,14 +88,18 @@ impl Reloader {
     pub(crate) async fn watch(self: Arc<Self>) {
         let mut watched = Watched::new(Arc::clone(&self.asked));
         loop {
-            watched.follow(self.files());
+            let files = self.files();
+            watched.follow(files.clone());
             // Looked at before waiting: a file may have changed between being read and being watched. In a thread where
             // it may block: files are read, and a token may be made.
             let reloader = Arc::clone(&self);
             if let Err(error) = tokio::task::spawn_blocking(move || reloader.reload()).await {
                 error!(%error, "a reload failed");
             }
-            self.asked.notified().await;
+            // A new configuration may name other files: those are watched before anything is waited for.
+            if self.files() == files {
+                self.asked.notified().await;
+            }
         }
     }
 
@@ -100,7 +107,7 @@ impl Reloader {
     fn files(&self) -> BTreeSet<PathBuf> {
         let named = self.current.lock().unwrap_or_else(PoisonError::into_inner).files.clone();
         let tls = self.tls.as_ref().map(Tls::files);
-        let tls = tls.into_iter().flat_map(|files| [files.certificate.clone(), files.key.clone()]);
+        let tls = tls.into_iter().flat_map(|files| [files.certificate, files.key]);
         self.settings.file().map(Path::to_owned).into_iter().chain(named).chain(tls).collect()
     }
 
@@ -139,16 +146,13 @@ impl Reloader {
         if *current == fresh && !self.status.is_refused() {
             return None;
         }
-        let mut difference = diff(&current.config, &fresh.config);
-        if current.config.security.key != fresh.config.security.key {
-            difference.needs_restart.push("security.key");
-        }
+        let difference = diff(&current.config, &fresh.config);
         if !difference.needs_restart.is_empty() {
             let reason = format!("needs a restart: {}", difference.needs_restart.join(", "));
             warn!("the configuration stays as it was: {reason}");
             return Some(Err(reason));
         }
-        if let Err(error) = self.assembly.apply(fresh.config.clone()) {
+        if let Err(error) = self.apply(&fresh.config) {
             error!("the configuration stays as it was: {error:#}");
             return Some(Err(format!("{error:#}")));
         }
@@ -161,6 +165,21 @@ impl Reloader {
         }
         *current = fresh;
         Some(Ok(()))
+    }
+
+    /// Puts `config` in force: all of it, or on an error nothing.
+    fn apply(&self, config: &Config) -> anyhow::Result<()> {
+        let moved = self.tls.as_ref().zip(tls_files(config)).filter(|(tls, files)| tls.files() != *files);
+        let moved = match moved {
+            Some((tls, files)) => Some((tls, Certificate::read(files)?)),
+            None => None,
+        };
+        self.assembly.apply(config.clone())?;
+        // Nothing below can fail.
+        if let Some((tls, certificate)) = moved {
+            tls.show(certificate);
+        }
+        Ok(())
     }
 
     fn refuse(&self, problem: &Unusable) -> Result<(), String> {
@@ -271,6 +290,12 @@ impl Watched {
         self.directories.extend(parents);
         *self.names.lock().unwrap_or_else(PoisonError::into_inner) = files;
     }
+}
+
+/// Where the certificate of `config` lies, if it has one.
+pub(crate) fn tls_files(config: &Config) -> Option<Files> {
+    let tls = config.server.tls.as_ref()?;
+    Some(Files { certificate: tls.cert.clone(), key: tls.key.clone() })
 }
 
 /// Kubernetes changes mounted files by moving a symbolic link called `..data` beside them.

@@ -26,6 +26,8 @@ pub(crate) struct Record {
     pub address: SocketAddr,
     /// The address of its admin listener, if it has one.
     pub admin: Option<SocketAddr>,
+    /// Whether its gateway listener speaks TLS.
+    pub tls: bool,
 }
 
 /// Where a user's running gateway is recorded.
@@ -100,12 +102,22 @@ impl RunDirectory {
     }
 }
 
-impl Drop for Recorded {
-    fn drop(&mut self) {
+impl Recorded {
+    /// Whether this gateway is still the recorded one.
+    pub(crate) fn is_current(&self) -> bool {
         let same =
             |ours: fs::Metadata, there: fs::Metadata| (ours.dev(), ours.ino()) == (there.dev(), there.ino());
-        if let (Ok(ours), Ok(there)) = (self.file.metadata(), fs::metadata(&self.path))
-            && same(ours, there)
+        self.file
+            .metadata()
+            .ok()
+            .zip(fs::metadata(&self.path).ok())
+            .is_some_and(|(ours, there)| same(ours, there))
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        if self.is_current()
             && let Err(error) = fs::remove_file(&self.path)
         {
             tracing::debug!(%error, "the run file stays");
@@ -125,7 +137,7 @@ mod tests {
 
     fn record(pid: u32) -> Record {
         let address = SocketAddr::from(([127, 0, 0, 1], 3847));
-        Record { pid, endpoint: format!("http://{address}/mcp"), address, admin: None }
+        Record { pid, endpoint: format!("http://{address}/mcp"), address, admin: None, tls: false }
     }
 
     #[test]
@@ -150,7 +162,9 @@ mod tests {
     fn a_successor_replaces_the_record_and_keeps_it() {
         let (_home, directory) = directory();
         let old = directory.record(&record(1)).unwrap();
-        let _new = directory.record(&record(2)).unwrap();
+        assert!(old.is_current());
+        let new = directory.record(&record(2)).unwrap();
+        assert!(!old.is_current() && new.is_current());
         drop(old);
         assert_eq!(directory.running().unwrap(), Some(record(2)));
     }

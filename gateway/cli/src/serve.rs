@@ -1,17 +1,20 @@
 //! Runs the gateway: assembles it, opens its ways in, and ends it as signals ask.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use moongate_config::{Config, LogFormat};
 use moongate_core::{Changes, task::Group};
 use moongate_proxy::edge::{
     serve::{self as http, Drain, Patience},
-    stdio,
-    tls::{Files, Tls},
+    tls::Tls,
 };
 use moongate_telemetry::log;
-use tokio::net::TcpListener;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::{
+    net::TcpListener,
+    sync::{Semaphore, oneshot},
+};
 use tracing::{info, warn};
 
 use crate::{
@@ -22,15 +25,14 @@ use crate::{
     handover,
     host::{self, Host},
     listen, notify,
-    ready::Ready,
-    reload::{Reloader, Status},
+    pipe::Caller,
+    ready::{self, Ready},
+    reload::{Reloader, Status, tls_files},
     runfile::{Record, Recorded, RunDirectory},
     settings::{self, Settings},
     signal::{Order, Signals},
 };
 
-/// The environment variable that says who is calling on a pipe.
-const TOKEN: &str = "MOONGATE_TOKEN";
 /// What is left of the five seconds an end may take, after the drain: calls that nobody waits for any more.
 const LAST_CALLS: Duration = Duration::from_millis(500);
 /// How long connections may finish after a successor has taken the listeners. Nobody waits for this process then.
@@ -48,18 +50,27 @@ impl<E: FnOnce(&Changes) -> Vec<Extra> + Send + 'static> Launch<E> {
     /// Runs until a signal or, on a pipe alone, the end of input.
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let settings = Settings::of_serve(&self.arguments);
+        if self.arguments.transport == Transport::Stdio {
+            return self.prepare(settings)?.run_pipe();
+        }
+        let run = RunDirectory::open(settings::runtime_directory(), &settings::directories().state)?;
+        let predecessor = self.arguments.upgrade.then(|| handover::predecessor(&run)).transpose()?;
+        // Whether this gateway may serve where that one does is settled before that one hears of it.
+        let settings = match &predecessor {
+            Some(predecessor) => settings.after(predecessor.clone()),
+            None => settings,
+        };
+        self.prepare(settings)?.run_host(run, predecessor)
+    }
+
+    fn prepare(self, settings: Settings) -> anyhow::Result<Prepared<E>> {
         let loaded = settings.load()?;
         let log = start_log(&loaded.config)?;
         for warning in loaded.config.warnings() {
             warn!("{warning}");
         }
         let status = Status::default();
-        let prepared =
-            Prepared { arguments: self.arguments, extra: self.extra, settings, loaded, log, status };
-        match prepared.arguments.transport {
-            Transport::Stdio => prepared.run_pipe(),
-            Transport::Http | Transport::Both => prepared.run_host(),
-        }
+        Ok(Prepared { arguments: self.arguments, extra: self.extra, settings, loaded, log, status })
     }
 }
 
@@ -83,11 +94,21 @@ impl<E: FnOnce(&Changes) -> Vec<Extra> + Send + 'static> Prepared<E> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let outcome = runtime.block_on(async {
             let mut signals = Signals::install()?;
+            let caller = Caller::from_env(self.arguments.profile.as_deref(), &self.loaded.config)?;
             let (running, _) = self.assemble().await?;
-            let pipe = running.pipe(std::future::pending())?;
+            let (stop, stopped) = oneshot::channel::<()>();
+            let gateway = Arc::clone(&running.assembly.gateway);
+            let pipe = caller.serve(gateway, async move { drop(stopped.await) });
+            let signalled = async {
+                running.obey_reloads(&mut signals).await;
+                info!(transport = "stdio", event = "stop", "ended by a signal");
+                // Not simply dropped: what listens on the pipe is told that it ends, and so are the backends.
+                drop(stop);
+            };
+            tokio::pin!(pipe);
             tokio::select! {
-                outcome = pipe => outcome?,
-                () = running.obey_reloads(&mut signals) => info!(transport = "stdio", event = "stop", "ended by a signal"),
+                outcome = &mut pipe => outcome?,
+                () = signalled => pipe.await?,
             }
             running.end().await;
             Ok(())
@@ -97,17 +118,32 @@ impl<E: FnOnce(&Changes) -> Vec<Extra> + Send + 'static> Prepared<E> {
         outcome
     }
 
-    fn run_host(self) -> anyhow::Result<()> {
-        let run = RunDirectory::open(settings::runtime_directory(), &settings::directories().state)?;
-        host::run(run.upgrade_socket(), move |host| self.serve(host, run))
+    fn run_host(self, run: RunDirectory, predecessor: Option<Record>) -> anyhow::Result<()> {
+        raise_file_limit();
+        host::run(run.upgrade_socket(), move |host| self.serve(host, run, predecessor))
     }
 
-    async fn serve(self, host: Host, run: RunDirectory) -> anyhow::Result<()> {
+    async fn serve(self, host: Host, run: RunDirectory, predecessor: Option<Record>) -> anyhow::Result<()> {
         let mut signals = Signals::install()?;
         // Everything that can fail comes before the listeners: a successor that fails must not have taken them.
+        let caller = self.caller_beside_port()?;
         let (running, config) = self.assemble().await?;
-        let listeners = Listeners::open(&config, &running.arguments, &host, &run).await?;
-        running.serve(&host, &run, listeners, &config, &mut signals).await
+        let listeners = tokio::select! {
+            listeners = Listeners::open(&config, predecessor.as_ref(), &host, &run) => listeners?,
+            // A predecessor that was asked already sees nobody take its place, and serves on.
+            () = signals.end() => {
+                running.end().await;
+                return Ok(());
+            }
+        };
+        running.serve(&host, &run, Ways { listeners, caller }, &config, &mut signals).await
+    }
+
+    /// With both transports, who calls on the pipe.
+    fn caller_beside_port(&self) -> anyhow::Result<Option<Caller>> {
+        let Serve { transport, profile, .. } = &self.arguments;
+        let caller = || Caller::from_env(profile.as_deref(), &self.loaded.config);
+        (*transport == Transport::Both).then(caller).transpose()
     }
 
     async fn assemble(self) -> anyhow::Result<(Running, Config)> {
@@ -137,6 +173,12 @@ impl<E: FnOnce(&Changes) -> Vec<Extra> + Send + 'static> Prepared<E> {
     }
 }
 
+/// The ways into a gateway with a port.
+struct Ways {
+    listeners: Listeners,
+    caller: Option<Caller>,
+}
+
 /// The sockets of a gateway.
 struct Listeners {
     gateway: TcpListener,
@@ -146,12 +188,12 @@ struct Listeners {
 impl Listeners {
     async fn open(
         config: &Config,
-        arguments: &Serve,
+        predecessor: Option<&Record>,
         host: &Host,
         run: &RunDirectory,
     ) -> anyhow::Result<Self> {
-        let listeners = if arguments.upgrade {
-            let inherited = handover::take_over(host, run, config.admin.enabled).await?;
+        let listeners = if let Some(predecessor) = predecessor {
+            let inherited = handover::take_over(host, run, predecessor, config.admin.enabled).await?;
             let admin = match inherited.admin {
                 None => bind_admin(config)?,
                 admin => admin,
@@ -190,24 +232,31 @@ impl Running {
         &self,
         host: &Host,
         run: &RunDirectory,
-        listeners: Listeners,
+        Ways { listeners, caller }: Ways,
         config: &Config,
         signals: &mut Signals,
     ) -> anyhow::Result<()> {
         let address = listeners.gateway.local_addr()?;
         let admin = listeners.admin.as_ref().map(TcpListener::local_addr).transpose()?;
         self.start_listeners(listeners, config);
-        if self.arguments.transport == Transport::Both {
-            self.start_pipe()?;
+        if let Some(caller) = caller {
+            self.start_pipe(caller);
         }
-        let endpoint = self.endpoint(config, address);
-        let record = Record { pid: std::process::id(), endpoint: endpoint.clone(), address, admin };
-        let _recorded = record_unless_another_runs(run, &record, self.arguments.upgrade)?;
-        announce(&endpoint, admin, config);
-        notify::ready();
-        let ended = self.until_ended(host, run, signals).await;
+        let endpoint = ready::endpoint(config, address, self.arguments.profile.as_deref());
+        let record =
+            Record { pid: std::process::id(), endpoint, address, admin, tls: config.server.tls.is_some() };
+        let recorded = record_unless_another_runs(run, &record, self.arguments.upgrade);
+        let ended = match &recorded {
+            Ok(recorded) => {
+                self.announce(&record, config);
+                notify::ready();
+                self.until_ended(host, run, recorded.as_ref(), signals).await
+            }
+            // Somebody may have called already, and is answered.
+            Err(_) => self.drained(self.drain.finish(Patience::default()), signals).await,
+        };
         self.end().await;
-        ended
+        recorded.and(ended)
     }
 
     fn start_listeners(&self, listeners: Listeners, config: &Config) {
@@ -221,14 +270,13 @@ impl Running {
             let snapshot = gateway.snapshot();
             snapshot.config.server.trusted_proxies.iter().any(|net| net.contains(&address))
         };
-        let defaults = http::Options::default();
         let options = http::Options {
             tls: self.tls.as_ref().map(Tls::acceptor),
-            max_connections: config.security.limits.connections.map_or(defaults.max_connections, usize::from),
+            max_connections: most_connections(config.security.limits.connections),
             unwelcome: self.assembly.flood.unwelcome(),
             trusted: Arc::new(trusted),
             gauge: Some(self.assembly.metrics().connections().clone()),
-            ..defaults
+            ..http::Options::default()
         };
         self.tasks.spawn(http::serve(listeners.gateway, options, app, self.drain.clone()));
         if let Some(listener) = listeners.admin {
@@ -244,9 +292,9 @@ impl Running {
     }
 
     /// The pipe beside a port: its end is not the end of the process.
-    fn start_pipe(&self) -> anyhow::Result<()> {
+    fn start_pipe(&self, caller: Caller) {
         let drain = self.drain.clone();
-        let pipe = self.pipe(async move { drain.begun().await })?;
+        let pipe = caller.serve(Arc::clone(&self.assembly.gateway), async move { drain.begun().await });
         self.tasks.spawn(async move {
             match pipe.await {
                 Ok(()) => {
@@ -255,29 +303,6 @@ impl Running {
                 Err(error) => warn!(transport = "stdio", event = "fatal", "{error:#}; the port stays open"),
             }
         });
-        Ok(())
-    }
-
-    /// Serves standard input and output until the input ends or `stop` resolves.
-    fn pipe<S: Future<Output = ()> + Send + 'static>(
-        &self,
-        stop: S,
-    ) -> anyhow::Result<impl Future<Output = anyhow::Result<()>> + Send + use<S>> {
-        let gateway = Arc::clone(&self.assembly.gateway);
-        let profile: Option<Arc<str>> = self.arguments.profile.as_deref().map(Into::into);
-        if let Some(name) = &profile {
-            let known = gateway.snapshot().config.profiles.contains_key(&**name);
-            anyhow::ensure!(known, "there is no profile called {name}");
-        }
-        let token = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
-        Ok(async move {
-            let admitted = gateway.snapshot().gate.admit_local(token.as_deref()).await;
-            let admitted = admitted.with_context(|| format!("the token in {TOKEN} is refused"))?;
-            info!(transport = "stdio", event = "start", principal = %admitted.principal(), "serving standard input and output");
-            let peer = stdio::Peer { admitted, profile };
-            stdio::serve(gateway, peer, tokio::io::stdin(), tokio::io::stdout(), stop).await;
-            Ok(())
-        })
     }
 
     /// Obeys signals until one says to end, and drains.
@@ -285,6 +310,7 @@ impl Running {
         &self,
         host: &Host,
         run: &RunDirectory,
+        recorded: Option<&Recorded>,
         signals: &mut Signals,
     ) -> anyhow::Result<()> {
         loop {
@@ -297,7 +323,7 @@ impl Running {
                 }
                 Order::HandOver => {
                     let handed = tokio::select! {
-                        handed = handover::give_over(host, run) => handed,
+                        handed = handover::give_over(host, run, recorded) => handed,
                         () = signals.end() => {
                             return self.drained(self.drain.finish(Patience::default()), signals).await;
                         }
@@ -346,16 +372,39 @@ impl Running {
         info!(event = "stop", "ended");
     }
 
-    fn endpoint(&self, config: &Config, address: SocketAddr) -> String {
-        let base = match (&config.server.public_url, &self.tls) {
-            (Some(url), _) => url.base.clone(),
-            (None, Some(_)) => format!("https://{address}"),
-            (None, None) => format!("http://{address}"),
+    /// Tells programs, and people where log lines are for people.
+    fn announce(&self, record: &Record, config: &Config) {
+        let admin = record.admin.map(|admin| format!("http://{}", ready::reachable(admin)));
+        let ready = Ready {
+            endpoint: &record.endpoint,
+            admin: admin.as_deref(),
+            token_file: &config.security.token_file,
+            config_file: self.arguments.config.as_deref(),
+            token_moved: self.arguments.http_token_path.is_some(),
         };
-        match &self.arguments.profile {
-            Some(profile) => format!("{base}/mcp/{profile}"),
-            None => format!("{base}/mcp"),
+        let mut text = ready.line() + "\n";
+        if config.telemetry.log_format == LogFormat::Text {
+            text += &ready.welcome();
         }
+        // Not a log line: it must be there whatever the log's level.
+        if let Err(error) = io::Write::write_all(&mut io::stderr().lock(), text.as_bytes()) {
+            warn!(%error, "nobody could be told that the gateway is ready");
+        }
+    }
+}
+
+/// How many connections may be open: `off` is as many as can be counted.
+fn most_connections(limit: Option<NonZeroUsize>) -> usize {
+    limit.map_or(Semaphore::MAX_PERMITS, |limit| limit.get().min(Semaphore::MAX_PERMITS))
+}
+
+/// Asks for as many open files as this user may have: connections need them, and the usual soft limit is for programs
+/// that use `select`.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, ..limit };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        warn!(%error, "the limit of open files stays as it is");
     }
 }
 
@@ -368,9 +417,7 @@ fn start_log(config: &Config) -> anyhow::Result<log::Handle> {
 }
 
 fn load_tls(config: &Config) -> anyhow::Result<Option<Tls>> {
-    let files = config.server.tls.as_ref();
-    let files = files.map(|tls| Files { certificate: tls.cert.clone(), key: tls.key.clone() });
-    Ok(files.map(Tls::load).transpose()?)
+    Ok(tls_files(config).map(Tls::load).transpose()?)
 }
 
 /// Records this gateway, unless it is a second one of the same user: commands go on to find the first.
@@ -392,16 +439,16 @@ fn record_unless_another_runs(
     }
 }
 
-/// Tells programs, and people where log lines are for people.
-fn announce(endpoint: &str, admin: Option<SocketAddr>, config: &Config) {
-    let admin = admin.map(|admin| format!("http://{admin}"));
-    let ready = Ready { endpoint, admin: admin.as_deref(), token_file: &config.security.token_file };
-    let mut text = ready.line() + "\n";
-    if config.telemetry.log_format == LogFormat::Text {
-        text += &ready.welcome();
-    }
-    // Not a log line: it must be there whatever the log's level.
-    if let Err(error) = io::Write::write_all(&mut io::stderr().lock(), text.as_bytes()) {
-        warn!(%error, "nobody could be told that the gateway is ready");
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_without_a_limit_have_none() {
+        assert_eq!(most_connections(None), Semaphore::MAX_PERMITS);
+        assert_eq!(most_connections(NonZeroUsize::new(5)), 5);
+        // More than a semaphore can hold would be a panic.
+        let most = Semaphore::new(most_connections(Some(NonZeroUsize::MAX)));
+        assert_eq!(most.available_permits(), Semaphore::MAX_PERMITS);
     }
 }

@@ -8,9 +8,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use moongate_config::{Config, Directories, Listen, Loaded, LogFormat, Problems};
+use moongate_config::{Admin, Config, Directories, Listen, Loaded, LogFormat, Problems, Server};
 
-use crate::args;
+use crate::{args, runfile::Record};
 
 /// The name of the file that is looked for.
 const FILE: &str = "moongate.yaml";
@@ -21,6 +21,8 @@ pub(crate) struct Settings {
     /// The file; without one, the defaults.
     file: Option<PathBuf>,
     overrides: Overrides,
+    /// The gateway whose listeners are taken over: this one is reached where that one was, whatever else is said.
+    predecessor: Option<Record>,
 }
 
 /// What the command line says instead of the file.
@@ -49,7 +51,7 @@ impl Settings {
         let file = file.or_else(|| usual_places().into_iter().find(|place| place.is_file()));
         // Absolute, so that watching and reading again do not depend on where the process stands.
         let file = file.map(|file| std::path::absolute(&file).unwrap_or(file));
-        Self { file, overrides: Overrides::default() }
+        Self { file, overrides: Overrides::default(), predecessor: None }
     }
 
     /// Those of `serve` with these arguments.
@@ -64,6 +66,12 @@ impl Settings {
             }),
         };
         Self { overrides, ..Self::of(arguments.config.clone()) }
+    }
+
+    /// The same for a gateway that takes over the listeners of `predecessor`. A configuration that asks for others, or
+    /// that must not be served on these, is then unusable.
+    pub(crate) fn after(self, predecessor: Record) -> Self {
+        Self { predecessor: Some(predecessor), ..self }
     }
 
     /// The file, if there is one.
@@ -81,6 +89,9 @@ impl Settings {
         let mut loaded = moongate_config::load(text, &origin, &variable, &|path| fs::read_to_string(path))
             .map_err(Unusable::Wrong)?;
         self.overrides.apply(&mut loaded.config);
+        if let Some(predecessor) = &self.predecessor {
+            inherit(&mut loaded.config, predecessor).map_err(Unusable::Refused)?;
+        }
         match loaded.config.refusals().first() {
             None => Ok(loaded),
             Some(refusal) => {
@@ -105,6 +116,42 @@ impl Overrides {
             config.telemetry.log_format = format;
         }
     }
+}
+
+/// Puts the addresses that are taken over into `config`, so that it is checked with them.
+fn inherit(config: &mut Config, from: &Record) -> Result<(), String> {
+    let spoken = |tls| if tls { "TLS" } else { "no TLS" };
+    let wanted = config.server.tls.is_some();
+    if wanted != from.tls {
+        return Err(contradiction("server.tls", spoken(wanted), spoken(from.tls)));
+    }
+    inherit_address("server.listen", &mut config.server.listen, &Server::default().listen, from.address)?;
+    match from.admin {
+        Some(address) if config.admin.enabled => {
+            inherit_address("admin.listen", &mut config.admin.listen, &Admin::default().listen, address)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// An address that nobody chose gives way; one that somebody chose must be the one there is.
+fn inherit_address(
+    key: &str,
+    listen: &mut Listen,
+    default: &Listen,
+    address: SocketAddr,
+) -> Result<(), String> {
+    if listen != default && !listen.admits(address) {
+        return Err(contradiction(key, &listen.to_string(), &address.to_string()));
+    }
+    *listen = Listen::exact(address);
+    Ok(())
+}
+
+fn contradiction(key: &str, wanted: &str, found: &str) -> String {
+    format!(
+        "`{key}` asks for {wanted}, and the gateway to be replaced has {found}; stop it and start anew without --upgrade"
+    )
 }
 
 impl fmt::Display for Unusable {
@@ -191,10 +238,80 @@ mod tests {
         load("server: {allow_insecure: true}", &["--http-bind", "0.0.0.0"]).unwrap();
     }
 
+    fn succeed(yaml: &str, arguments: &[&str], predecessor: &Record) -> Result<Config, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join(FILE);
+        fs::write(&file, yaml).unwrap();
+        let arguments = args::Serve { config: Some(file), ..serve(arguments) };
+        let settings = Settings::of_serve(&arguments).after(predecessor.clone());
+        settings.load().map(|loaded| loaded.config).map_err(|unusable| unusable.to_string())
+    }
+
+    fn running_at(address: &str, admin: Option<&str>, tls: bool) -> Record {
+        let parse = |text: &str| text.parse().unwrap();
+        Record { pid: 1, endpoint: String::new(), address: parse(address), admin: admin.map(parse), tls }
+    }
+
+    #[test]
+    fn a_successor_is_where_its_predecessor_was() {
+        let local = running_at("127.0.0.1:4000", Some("127.0.0.1:4001"), false);
+        for (yaml, arguments) in [
+            ("", &[][..]),
+            ("", &["--http-port", "0"]),
+            ("", &["--http-bind", "127.0.0.1", "--http-port", "4000"]),
+            ("{server: {listen: 127.0.0.1:4000}, admin: {listen: 127.0.0.1:0}}", &[]),
+        ] {
+            let config = succeed(yaml, arguments, &local).unwrap();
+            assert_eq!(config.server.listen, Listen::exact(local.address), "{yaml} {arguments:?}");
+            assert_eq!(Some(config.admin.listen), local.admin.map(Listen::exact), "{yaml} {arguments:?}");
+        }
+        let without = succeed("admin: {enabled: false, listen: 127.0.0.1:1}", &[], &local).unwrap();
+        assert_eq!(without.admin.listen, Listen::exact("127.0.0.1:1".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_successor_that_asks_for_another_listener_is_refused() {
+        let local = running_at("127.0.0.1:4000", Some("127.0.0.1:4001"), false);
+        for (yaml, arguments, key) in [
+            ("server: {listen: 127.0.0.1:4002}", &[][..], "server.listen"),
+            ("", &["--http-port", "4002"], "server.listen"),
+            ("", &["--http-bind", "::1"], "server.listen"),
+            ("admin: {listen: 127.0.0.1:4002}", &[], "admin.listen"),
+            ("server: {tls: {cert: a, key: b}}", &[], "server.tls"),
+        ] {
+            let error = succeed(yaml, arguments, &local).unwrap_err();
+            assert!(error.contains(key) && error.contains("--upgrade"), "{yaml} {arguments:?}: {error}");
+        }
+        let error = succeed("", &[], &running_at("127.0.0.1:4000", None, true)).unwrap_err();
+        assert!(error.contains("server.tls"), "{error}");
+    }
+
+    #[test]
+    fn a_successor_must_be_allowed_to_serve_where_its_predecessor_was() {
+        let open = running_at("0.0.0.0:4000", None, false);
+        let error = succeed("", &[], &open).unwrap_err();
+        assert!(error.contains("tokens would travel in the clear"), "{error}");
+        let error =
+            succeed("{server: {allow_insecure: true}, security: {anonymous: true}}", &[], &open).unwrap_err();
+        assert!(error.contains("callers would need no token"), "{error}");
+        succeed("server: {allow_insecure: true}", &[], &open).unwrap();
+        let admin = running_at("127.0.0.1:4000", Some("0.0.0.0:4001"), false);
+        let error = succeed("", &[], &admin).unwrap_err();
+        assert!(error.contains("admin listener has no TLS"), "{error}");
+        succeed("admin: {enabled: false}", &[], &admin).unwrap();
+    }
+
     #[test]
     fn a_file_that_was_named_must_be_there() {
         let error = Settings::of(Some("/nowhere/moongate.yaml".into())).load().unwrap_err();
         assert_eq!(error.to_string(), "cannot read /nowhere/moongate.yaml");
+    }
+
+    #[test]
+    fn the_container_ships_a_configuration_that_works() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/container/moongate.yaml");
+        let config = Settings::of(Some(file)).load().unwrap().config;
+        assert!(!config.server.listen.is_loopback());
     }
 
     #[test]

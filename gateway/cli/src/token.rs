@@ -1,6 +1,7 @@
 //! `moongate token`: the local token and the issued ones, without a running gateway.
 
 use std::{
+    path::Path,
     sync::Arc,
     time::{Duration, UNIX_EPOCH},
 };
@@ -9,12 +10,13 @@ use anyhow::ensure;
 use moongate_config::Config;
 use moongate_core::{Clock, Scope, Scopes};
 use moongate_security::{Claims, IssuedTokens, TokenFile};
+use moongate_telemetry::log;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::{
     args::{Token, TokenAction},
-    assemble::{open_keyring, open_store, open_token},
+    assemble::{open_keyring, open_store, open_token, tell},
     output,
     settings::Settings,
 };
@@ -41,6 +43,8 @@ struct WithToken<'a> {
 /// Does what was asked for.
 pub(crate) fn run(token: Token) -> anyhow::Result<()> {
     let config = Settings::of(token.config).load()?.config;
+    // What is printed here goes into scripts: the log is for warnings.
+    log::init(log::Format::Text, "warn")?;
     match token.action {
         TokenAction::Show => show(&config, token.json),
         TokenAction::Rotate { key } => rotate(&config, key, token.json),
@@ -52,26 +56,27 @@ pub(crate) fn run(token: Token) -> anyhow::Result<()> {
 
 fn show(config: &Config, json: bool) -> anyhow::Result<()> {
     let file = open_token(&config.security.token_file)?;
-    print_local(&file, file.token()?.expose(), json)
+    print_local(file.path(), file.token()?.expose(), json)
 }
 
 fn rotate(config: &Config, key: bool, json: bool) -> anyhow::Result<()> {
     if key {
         open_keyring(config)?.rotate()?;
     }
-    let file = open_token(&config.security.token_file)?;
-    print_local(&file, file.rotate()?.expose(), json)
+    let path = &config.security.token_file;
+    // Whatever is there now: this is the way out of a file that cannot be used.
+    let (token, warnings) = TokenFile::write_new(path)?;
+    tell(&warnings);
+    print_local(path, token.expose(), json)
 }
 
-fn print_local(file: &TokenFile, token: &str, json: bool) -> anyhow::Result<()> {
-    if json { output::json(&json!({ "token": token, "file": file.path() })) } else { output::line(token) }
+fn print_local(file: &Path, token: &str, json: bool) -> anyhow::Result<()> {
+    if json { output::json(&json!({ "token": token, "file": file })) } else { output::line(token) }
 }
 
 fn issue(config: &Config, subject: &str, names: &[String], ttl: Duration, json: bool) -> anyhow::Result<()> {
     for name in names {
-        let known = &config.security.scopes;
-        let list = || known.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        ensure!(known.contains(name), "there is no scope called {name:?}; there are: {}", list());
+        config.security.check_scope(name).map_err(anyhow::Error::msg)?;
     }
     let scopes = names.iter().map(|name| Scope::new(name)).collect();
     let issued = with_tokens(config, async |tokens| Ok(tokens.issue(subject, scopes, ttl).await?))?;

@@ -6,7 +6,7 @@
 
 use std::{
     fmt,
-    net::{Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     str::FromStr,
 };
 
@@ -73,6 +73,17 @@ impl Authority {
     /// Whether this, as an entry of a list, covers `given`: without a port it covers every port.
     pub fn covers(&self, given: &Self) -> bool {
         self.host == given.host && (self.port.is_none() || self.port == given.port)
+    }
+}
+
+/// An address, on any port.
+impl From<IpAddr> for Authority {
+    fn from(address: IpAddr) -> Self {
+        let host = match address.to_canonical() {
+            IpAddr::V4(address) => Host::V4(address),
+            IpAddr::V6(address) => Host::V6(address),
+        };
+        Self { host, port: None }
     }
 }
 
