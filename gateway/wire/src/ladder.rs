@@ -51,18 +51,6 @@ pub fn check_stdio(request: &Request, params: &Params) -> Result<(Version, Metho
     Ok((version, method))
 }
 
-/// The log level a modern request asks for, as text. Whether it is the name of a level is left to the reader.
-pub fn log_level(meta: &Meta) -> Result<Option<String>, RpcError> {
-    let Some(level) = &meta.log_level else { return Ok(None) };
-    let wrong = |_| {
-        RpcError::new(
-            code::INVALID_PARAMS,
-            format!("Invalid params: {}logLevel is not a string", params::PREFIX),
-        )
-    };
-    level.parse().map(Some).map_err(wrong)
-}
-
 /// -32022: the version is not spoken here, and these are.
 pub(crate) fn unsupported(requested: &str) -> RpcError {
     #[derive(Serialize)]
@@ -308,17 +296,5 @@ mod tests {
         let error = check_stdio(&request_, &params).unwrap_err();
         assert_eq!(error.code, code::UNSUPPORTED_VERSION);
         assert_eq!(error.data.unwrap().as_str(), r#"{"supported":["2026-07-28"],"requested":"2025-06-18"}"#);
-    }
-
-    #[test]
-    fn a_log_level_is_text_or_refused() {
-        let level = |value: &str| {
-            let meta = format!(r#"{{"io.modelcontextprotocol/logLevel":{value}}}"#);
-            let (_, params) = request("tools/list", "", &meta);
-            log_level(&params.meta).map_err(|error| error.code)
-        };
-        assert_eq!(level(r#""debug""#), Ok(Some("debug".to_owned())));
-        assert_eq!(level("null"), Ok(None));
-        assert_eq!(level("3"), Err(code::INVALID_PARAMS));
     }
 }

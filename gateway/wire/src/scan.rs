@@ -1,7 +1,7 @@
 //! One look at every byte of a frame before anything is read from it.
 //!
-//! In: a body or a line. Out: whether it is JSON, not too deep, free of repeated member names, and whether a caller put
-//! context fields into its arguments. Names are compared decoded, so `"a"` and `"\u0061"` are the same member: two
+//! In: a body or a line. Out: whether it is JSON, not too deep and free of repeated member names. Names are compared
+//! decoded, so `"a"` and `"\u0061"` are the same member: two
 //! parsers that pick different ones of two equal names are how a check is passed with one value and a call made with
 //! another. Every string must be Unicode (no lone surrogates), so that whoever decodes a name later cannot fail.
 //!
@@ -37,25 +37,17 @@ pub enum Problem {
     },
 }
 
-/// What is known about a frame that passed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Finding {
-    /// Some message of the frame has a member at the top level of `params.arguments` whose name starts with `__`.
-    pub context_fields: bool,
-}
-
 /// Looks over `body` once.
-pub fn scan(body: &[u8]) -> Result<Finding, Problem> {
+pub fn scan(body: &[u8]) -> Result<(), Problem> {
     std::str::from_utf8(body).map_err(|_| Problem::NotJson)?;
     let mut scanner = Scanner {
         rest: body,
         levels: Vec::with_capacity(16),
         names: Vec::with_capacity(32),
         duplicate: None,
-        finding: Finding::default(),
     };
     scanner.run()?;
-    scanner.duplicate.map_or(Ok(scanner.finding), Err)
+    scanner.duplicate.map_or(Ok(()), Err)
 }
 
 /// Where a value sits, as far as it matters here.
@@ -115,7 +107,6 @@ struct Scanner<'a> {
     names: Vec<Cow<'a, [u8]>>,
     /// The first repeated name. It is reported only at the end, when the text is known to be JSON.
     duplicate: Option<Problem>,
-    finding: Finding,
 }
 
 impl<'a> Scanner<'a> {
@@ -205,9 +196,6 @@ impl<'a> Scanner<'a> {
     fn remember(&mut self, name: Cow<'a, [u8]>) -> Place {
         let Some(level) = self.levels.last_mut() else { return Place::Other };
         let place = level.place.member(&name);
-        if level.place == Place::Arguments && name.starts_with(b"__") {
-            self.finding.context_fields = true;
-        }
         if level.many.is_none() && self.names.len() - level.first_name == FEW_NAMES {
             level.many = Some(self.names.drain(level.first_name..).collect());
         }

@@ -42,6 +42,7 @@ mod accept;
 mod answer;
 mod legacy;
 mod modern;
+mod standing;
 
 /// A body that takes longer to arrive is let go.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -98,7 +99,11 @@ fn place(path: &str) -> Place<'_> {
 impl Gateway {
     async fn respond(self: &Arc<Self>, request: Request<Incoming>, conn: &Conn) -> Response<Body> {
         let (head, mut body) = request.into_parts();
-        let response = self.answer(&head, &mut body, conn).await;
+        let mut response = self.answer(&head, &mut body, conn).await;
+        if head.method == Verb::HEAD {
+            // HTTP/1.1 leaves it out by itself; on HTTP/2 it would break the stream.
+            *response.body_mut() = Body::empty();
+        }
         if !hyper::body::Body::is_end_stream(&body) {
             self.tasks.spawn(discard(body));
         }

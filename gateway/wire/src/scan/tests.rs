@@ -6,17 +6,16 @@ use serde_json::value::RawValue;
 
 use super::*;
 
-fn duplicate(name: &str) -> Result<Finding, Problem> {
+fn duplicate(name: &str) -> Result<(), Problem> {
     Err(Problem::Duplicate { name: name.to_owned() })
 }
 
-fn argument(name: &str) -> Result<Finding, Problem> {
+fn argument(name: &str) -> Result<(), Problem> {
     Err(Problem::DuplicateArgument { name: name.to_owned() })
 }
 
-const PLAIN: Result<Finding, Problem> = Ok(Finding { context_fields: false });
-const FIELDS: Result<Finding, Problem> = Ok(Finding { context_fields: true });
-const NOT_JSON: Result<Finding, Problem> = Err(Problem::NotJson);
+const PLAIN: Result<(), Problem> = Ok(());
+const NOT_JSON: Result<(), Problem> = Err(Problem::NotJson);
 
 #[test]
 fn repeated_names_are_found_wherever_they_are() {
@@ -44,23 +43,6 @@ fn repeated_names_are_found_wherever_they_are() {
         (r#"[[{"params":{"arguments":{"x":1,"x":2}}}]]"#, duplicate("x")),
         (r#"{"params":{"_meta":{"x":1,"x":2}}}"#, duplicate("x")),
         (r#"{"params":{"arguments":{},"arguments":{}}}"#, duplicate("arguments")),
-    ] {
-        assert_eq!(scan(text.as_bytes()), expected, "{text}");
-    }
-}
-
-#[test]
-fn context_fields_are_found_at_the_top_of_the_arguments_only() {
-    for (text, expected) in [
-        (r#"{"params":{"arguments":{"__sessionId":"x"}}}"#, FIELDS),
-        (r#"{"params":{"arguments":{"a":1,"_\u005Fx":2}}}"#, FIELDS),
-        (r#"{"params":{"arguments":{"__":1}}}"#, FIELDS),
-        (r#"[{},{"params":{"arguments":{"__a":1}}}]"#, FIELDS),
-        (r#"{"params":{"arguments":{"_a":1,"a__":"__b"}}}"#, PLAIN),
-        (r#"{"params":{"arguments":{"a":{"__b":1}}}}"#, PLAIN),
-        (r#"{"params":{"arguments":[{"__b":1}]}}"#, PLAIN),
-        (r#"{"params":{"__a":{},"_meta":{"__b":1}},"__c":1}"#, PLAIN),
-        (r#"{"arguments":{"__a":1}}"#, PLAIN),
     ] {
         assert_eq!(scan(text.as_bytes()), expected, "{text}");
     }
@@ -216,17 +198,16 @@ fn an_object_with_very_many_members_takes_linear_time() {
 }
 
 /// The same answer as [`scan`] for JSON of allowed depth, by the slowest and plainest means: one serde pass per level.
-fn reference(text: &[u8]) -> Result<Finding, Problem> {
+fn reference(text: &[u8]) -> Result<(), Problem> {
     let value: &RawValue = serde_json::from_slice(text).map_err(|_| Problem::NotJson)?;
     let mut seen = Seen::default();
     seen.visit(value.get(), Place::Frame).map_err(|_| Problem::NotJson)?;
-    seen.duplicate.map_or(Ok(seen.finding), Err)
+    seen.duplicate.map_or(Ok(()), Err)
 }
 
 #[derive(Default)]
 struct Seen {
     duplicate: Option<Problem>,
-    finding: Finding,
 }
 
 impl Seen {
@@ -240,7 +221,6 @@ impl Seen {
             b'{' => {
                 let mut names = Vec::new();
                 for (name, value) in serde_json::from_str::<Entries<'_>>(text)?.0 {
-                    self.finding.context_fields |= place == Place::Arguments && name.starts_with("__");
                     if names.contains(&name) {
                         let inside = matches!(place, Place::Arguments | Place::Inside);
                         self.duplicate.get_or_insert_with(|| super::duplicate(name.as_bytes(), inside));

@@ -14,7 +14,7 @@ use moongate_wire::{
     write::{self, NoId},
 };
 
-use super::{Visit, accept::Accept, answer, id_of};
+use super::{Visit, accept::Accept, answer, id_of, standing::Standing};
 use crate::{
     edge::body::Body,
     engine::{self, Caller, Way},
@@ -440,7 +440,8 @@ impl InSession<'_> {
                 Err(error) => return unreadable_log(&error),
             }
         }
-        let (prime, drain) = (self.version() >= Version::V2025_11_25, self.visit.conn.drain.clone());
+        let (drain, standing) = (self.visit.conn.drain.clone(), Standing::of(self.visit));
+        let prime = self.version() >= Version::V2025_11_25;
         gateway.tasks.spawn(async move {
             if prime {
                 stream.prime().await;
@@ -458,6 +459,7 @@ impl InSession<'_> {
                         }
                     }
                     () = stream.abandoned() => break,
+                    () = standing.lost() => break,
                     () = drain.begun() => break,
                 }
             }

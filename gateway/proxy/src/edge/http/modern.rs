@@ -19,7 +19,7 @@ use moongate_wire::{
 };
 use tokio::sync::mpsc;
 
-use super::{Visit, accept::Accept, answer};
+use super::{Visit, accept::Accept, answer, standing::Standing};
 use crate::{
     edge::{
         body::{Body, Source},
@@ -151,10 +151,9 @@ impl Visit<'_> {
             Err(error) => return answer::failure(&id, Method::Listen, &error, version, accept),
         };
         let (out, messages) = mpsc::channel(listen::CAPACITY);
-        let drain = self.conn.drain.clone();
+        let (drain, standing) = (self.conn.drain.clone(), Standing::of(self));
         self.gateway.tasks.spawn(async move {
-            // Closing the connection is how a modern client cancels.
-            listening.run(out, std::future::pending(), drain.begun(), Closing::Result).await;
+            listening.run(out, standing.lost(), drain.begun(), Closing::Result).await;
         });
         answer::events(|open| Body::live(Messages(messages), open), self.gateway.open_stream())
     }
