@@ -1,3 +1,5 @@
+//! The embedded store through its trait: durability, conflicts, isolation, damage.
+
 use std::{
     io::{BufRead, BufReader, Read as _},
     os::unix::fs::PermissionsExt,

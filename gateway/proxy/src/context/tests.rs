@@ -1,3 +1,5 @@
+//! Forged fields, sources of ids, and the property that strip undoes inject.
+
 use std::collections::BTreeMap;
 
 use moongate_config::{DurableSession, Sources as Believed, Trust};

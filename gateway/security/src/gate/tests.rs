@@ -1,3 +1,5 @@
+//! Who gets in, who does not, and what each is told.
+
 use std::{num::NonZeroU32, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, Version};

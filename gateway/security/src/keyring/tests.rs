@@ -1,3 +1,5 @@
+//! Seals that open, seals that do not, and what a rotation voids.
+
 use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, time::Duration};
 
 use proptest::prelude::*;

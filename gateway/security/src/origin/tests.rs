@@ -1,3 +1,5 @@
+//! Hosts and origins, with every spelling that tries to look local.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Rules as tables: first match, both names, scopes.
+
 use moongate_core::Scopes;
 use proptest::prelude::*;
 

@@ -1,3 +1,5 @@
+//! Secret files: modes, links, rotation, and what never gets printed.
+
 use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},

@@ -1,3 +1,5 @@
+//! Issued tokens that are forged, expired, revoked or of another key.
+
 use std::{
     collections::BTreeMap,
     sync::atomic::{AtomicUsize, Ordering},

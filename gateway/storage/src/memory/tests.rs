@@ -1,3 +1,5 @@
+//! The in-memory state through its trait, on a paused clock.
+
 use std::{
     collections::BTreeSet,
     future::Future,

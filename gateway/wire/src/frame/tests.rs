@@ -1,3 +1,5 @@
+//! Frames as tables and properties.
+
 use proptest::prelude::*;
 
 use super::*;

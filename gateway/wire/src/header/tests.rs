@@ -1,3 +1,5 @@
+//! Header encoding and the headers that repeat arguments.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! The scanner against tables, and against a slow reference on generated text.
+
 use std::time::Duration;
 
 use proptest::prelude::*;
