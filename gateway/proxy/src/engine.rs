@@ -18,10 +18,11 @@ use tokio::time::Instant;
 
 use crate::{
     context::{self, Claimed, Resolved, Sources},
+    fingerprint::Fingerprint,
     gateway::{Gateway, Snapshot},
     job::{Job, Outbox, Outcome, within},
     observed::{Observed, error_type},
-    parked::{Fingerprint, RoundsLink},
+    parked::RoundsLink,
     session::{Live, Running, SessionLink},
     shape,
     tally::{AGAIN, Counted},

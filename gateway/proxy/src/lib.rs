@@ -7,6 +7,7 @@ pub mod catalog;
 pub mod context;
 pub mod edge;
 pub mod engine;
+pub mod fingerprint;
 pub mod gateway;
 pub mod hub;
 pub mod job;

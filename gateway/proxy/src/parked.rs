@@ -13,8 +13,6 @@ use std::{
     time::Duration,
 };
 
-use aws_lc_rs::digest;
-use base64::{Engine as _, prelude::BASE64_STANDARD_NO_PAD};
 use moongate_core::{
     Answer, Ask, BoxFuture, CallError, Clock, Kind, Note, Principal,
     peer::{Answers, Link},
@@ -23,10 +21,10 @@ use moongate_core::{
 use moongate_security::keyring::{Keyring, Purpose};
 use moongate_wire::{Id, Raw, RpcError, code, write};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::{
+    fingerprint::Fingerprint,
     job::{Job, Outbox, Questions, Step},
     tally::{AGAIN, Counted, Tally},
 };
@@ -62,10 +60,6 @@ struct Ticket {
     digest: String,
     expires: u64,
 }
-
-/// What a call must be to belong to a `requestState`: its method, target and arguments.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fingerprint(String);
 
 /// What became of a retry.
 #[derive(Debug)]
@@ -130,7 +124,7 @@ impl Parked {
         id: Id,
     ) -> Result<Resumed, RpcError> {
         let ticket = self.open(state, principal)?;
-        if ticket.digest != fingerprint.0 {
+        if ticket.digest != fingerprint.to_string() {
             return Err(refused(
                 "the retry differs from the call that asked: repeat method, name and arguments unchanged",
             ));
@@ -200,7 +194,7 @@ impl Parked {
             instance: self.instance.to_string(),
             call,
             round,
-            digest: fingerprint.0.clone(),
+            digest: fingerprint.to_string(),
             expires: self.clock.millis() + u64::try_from(TTL.as_millis()).unwrap_or(u64::MAX),
         };
         let plain = serde_json::to_vec(&ticket).expect("a ticket is plain data");
@@ -296,56 +290,6 @@ fn input_required(open: &[(Box<str>, Ask)], state: &Raw) -> Raw {
     write::object([("resultType", &kind), ("inputRequests", &requests), ("requestState", state)])
 }
 
-impl Fingerprint {
-    /// The fingerprint of calling `target` by `method` on `path` with `arguments`: keys in any order, numbers by value.
-    pub fn of(path: &str, method: &str, target: &str, arguments: &Raw) -> Self {
-        let mut text = String::new();
-        match arguments.parse::<Value>() {
-            Ok(value) => canonical(&value, &mut text),
-            // Numbers that no machine number holds: then the retry must repeat the very text.
-            Err(_) => text.push_str(arguments.as_str()),
-        }
-        let parts = Raw::of(&(path, method, target, text));
-        Self(BASE64_STANDARD_NO_PAD.encode(digest::digest(&digest::SHA256, parts.as_bytes())))
-    }
-}
-
-fn canonical(value: &Value, out: &mut String) {
-    match value {
-        Value::Object(members) => {
-            let mut members: Vec<_> = members.iter().collect();
-            members.sort_by_key(|(key, _)| *key);
-            out.push('{');
-            for (key, value) in members {
-                out.push_str(&Value::from(key.as_str()).to_string());
-                out.push(':');
-                canonical(value, out);
-                out.push(',');
-            }
-            out.push('}');
-        }
-        Value::Array(items) => {
-            out.push('[');
-            for item in items {
-                canonical(item, out);
-                out.push(',');
-            }
-            out.push(']');
-        }
-        Value::Number(number) if number.is_f64() => {
-            let float = number.as_f64().unwrap_or_default();
-            // 1.0 and 1 are one value to JSON.
-            #[expect(clippy::cast_possible_truncation, reason = "checked to be a small whole number first")]
-            if float.fract() == 0.0 && float.abs() < 9e18 {
-                out.push_str(&(float as i64).to_string());
-            } else {
-                out.push_str(&number.to_string());
-            }
-        }
-        other => out.push_str(&other.to_string()),
-    }
-}
-
 /// The link of a modern call: what the present request's `inputResponses` answers is used at once, the rest is asked by
 /// parking.
 #[derive(Debug)]
@@ -377,23 +321,71 @@ impl Link for RoundsLink {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
+    use moongate_security::Secret;
+
     use super::*;
 
-    #[test]
-    fn a_fingerprint_ignores_order_and_spelling_but_nothing_else() {
-        let of = |value: Value| Fingerprint::of("/mcp", "tools/call", "t", &Raw::of(&value));
-        let text = |text: &str| {
-            Fingerprint::of("/mcp", "tools/call", "t", &Raw::from_text(text.to_owned()).unwrap())
-        };
-        assert_eq!(text(r#"{"a":1,"b":[1,2]}"#), text(r#"{ "b" : [1.0, 2], "\u0061":1e0 }"#));
-        assert_ne!(of(serde_json::json!({"a": 1})), of(serde_json::json!({"a": 2})));
-        assert_ne!(of(serde_json::json!({"a": "1"})), of(serde_json::json!({"a": 1})));
-        assert_ne!(of(serde_json::json!({"a": 0.5})), of(serde_json::json!({"a": 0.25})));
-        assert_eq!(text(r#"{"a":1e16}"#), text(r#"{"a":10000000000000000}"#));
-        assert_ne!(text(r#"{"a":1e400}"#), text(r#"{"a":1e400,"b":1}"#));
-        assert_ne!(text("{}"), Fingerprint::of("/mcp/x", "tools/call", "t", &Raw::empty_object()));
-        assert_ne!(text("{}"), Fingerprint::of("/mcp", "prompts/get", "t", &Raw::empty_object()));
-        assert_ne!(text("{}"), Fingerprint::of("/mcp", "tools/call", "u", &Raw::empty_object()));
+    fn parked(clock: Clock) -> Parked {
+        let keyring = Keyring::fixed(&Secret::new("k".repeat(32))).unwrap();
+        Parked::new("i1".into(), Arc::new(keyring), clock, Group::new())
+    }
+
+    fn fingerprint() -> Fingerprint {
+        Fingerprint::of("/mcp", "tools/call", "t", &Raw::empty_object())
+    }
+
+    /// A call that has just asked for a name.
+    async fn asking() -> (Job, Questions) {
+        let outbox = Arc::new(Outbox::default());
+        let link = RoundsLink(Arc::clone(&outbox));
+        let call = Box::pin(async move {
+            link.ask(vec![("name".into(), Ask::form("?", &Raw::empty_object()))]).await?;
+            Ok(Raw::empty_object().into())
+        });
+        let mut job = Job::new(Id::from(1), outbox, call);
+        match job.step().await {
+            Step::Ask(questions) => (job, questions),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Parks a call and gives its state.
+    async fn park(parked: &Parked, limit: usize) -> Result<Raw, CallError> {
+        let (job, questions) = asking().await;
+        let asked = parked.park(job, questions, &Principal::local(), &fingerprint(), limit)?;
+        Ok(asked.member("requestState").unwrap())
+    }
+
+    async fn answer(parked: &Parked, state: &Raw) -> Result<Resumed, RpcError> {
+        let answers = Raw::of(&serde_json::json!({"name": {"action": "accept"}}));
+        parked.resume(state, Some(&answers), &Principal::local(), &fingerprint(), Id::from(2)).await
+    }
+
+    #[tokio::test]
+    async fn a_state_is_good_until_its_time_is_up() {
+        let (clock, time) = Clock::settable(SystemTime::now());
+        let parked = parked(clock);
+        let (early, late) = (park(&parked, 9).await.unwrap(), park(&parked, 9).await.unwrap());
+        time.advance(TTL - Duration::from_millis(1));
+        assert!(matches!(answer(&parked, &early).await, Ok(Resumed::Go(_))));
+        time.advance(Duration::from_millis(1));
+        let error = answer(&parked, &late).await.unwrap_err();
+        assert_eq!((error.code, error.message.contains("expired")), (code::INVALID_PARAMS, true), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_nobody_comes_back_for_is_dropped_and_makes_room() {
+        let parked = parked(Clock::system());
+        let state = park(&parked, 1).await.unwrap();
+        assert!(park(&parked, 1).await.is_err(), "there is room for one");
+        tokio::time::sleep(TTL - Duration::from_secs(1)).await;
+        assert_eq!(parked.len(), 1);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(parked.is_empty());
+        assert!(answer(&parked, &state).await.is_err());
+        assert!(park(&parked, 1).await.is_ok());
     }
 
     #[test]

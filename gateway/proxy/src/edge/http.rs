@@ -43,6 +43,7 @@ mod answer;
 mod legacy;
 mod modern;
 mod standing;
+mod streams;
 
 /// A body that takes longer to arrive is let go.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);

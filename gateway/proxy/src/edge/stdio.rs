@@ -244,10 +244,7 @@ impl Pipe {
         let running = match self.live.start(&request.id, &outbox) {
             Ok(running) => running,
             Err(why) => {
-                let error = RpcError::new(
-                    code::INVALID_REQUEST,
-                    format!("Invalid Request: {}", CallError::from(why)),
-                );
+                let error = RpcError::new(code::INVALID_PARAMS, CallError::from(why).public);
                 return self.say(write::error(Some(&request.id), NoId::Omit, &error)).await;
             }
         };

@@ -51,7 +51,10 @@ impl Standing {
             let knock = Knock { conn, headers, uri, version: *version };
             let admitted = self.gateway.snapshot().gate.admit(&knock).await;
             if !admitted.is_ok_and(|admitted| *admitted.principal() == self.principal) {
-                tracing::info!(principal = self.principal.as_str(), "stream ended: its caller is not let in any more");
+                tracing::info!(
+                    principal = self.principal.as_str(),
+                    "stream ended: its caller is not let in any more"
+                );
                 return;
             }
         }
