@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     fn parked(clock: Clock) -> Parked {
-        let keyring = Keyring::fixed(&Secret::new("k".repeat(32))).unwrap();
+        let keyring = Keyring::fixed(&Secret::random()).unwrap();
         Parked::new("i1".into(), Arc::new(keyring), clock, Group::new())
     }
 
