@@ -130,11 +130,6 @@ impl StoreScope {
     }
 }
 
-impl ContextIds {
-    /// The session of a caller that named none.
-    pub const DEFAULT_SESSION: &'static str = "default";
-}
-
 impl Client {
     /// A client of `version` that declared nothing.
     pub fn bare(version: Version) -> Self {

@@ -5,7 +5,12 @@
 //! root `Cargo.toml` patches it in. Nothing of ours compresses through it. It is the one crate here with `unsafe`,
 //! because flate2 hands over raw pointers.
 
-#![allow(non_camel_case_types, non_snake_case, clippy::missing_safety_doc)]
+#![allow(
+    non_camel_case_types,
+    non_snake_case,
+    clippy::missing_safety_doc,
+    reason = "names and contracts are those of zlib, which flate2 calls by them"
+)]
 
 use std::ffi::{c_char, c_int};
 
