@@ -52,6 +52,16 @@ pub(crate) struct Reloader {
     seen: AtomicU64,
 }
 
+/// Which look at the files this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// The one that a change or somebody asked for.
+    First,
+    /// One more, because the first one found files that were not watched while it read them. What it finds to be wrong
+    /// still has been told.
+    Second,
+}
+
 /// How the last reload ended, for whoever asks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Status(Arc<Mutex<Option<Result<(), String>>>>);
@@ -87,17 +97,19 @@ impl Reloader {
     /// Reloads whenever a file changes or somebody asks, for as long as it is polled.
     pub(crate) async fn watch(self: Arc<Self>) {
         let mut watched = Watched::new(Arc::clone(&self.asked));
+        let mut look = Look::First;
         loop {
             let files = self.files();
             watched.follow(files.clone());
             // Looked at before waiting: a file may have changed between being read and being watched. In a thread where
             // it may block: files are read, and a token may be made.
             let reloader = Arc::clone(&self);
-            if let Err(error) = tokio::task::spawn_blocking(move || reloader.reload()).await {
+            if let Err(error) = tokio::task::spawn_blocking(move || reloader.reload(look)).await {
                 error!(%error, "a reload failed");
             }
             // A new configuration may name other files: those are watched before anything is waited for.
-            if self.files() == files {
+            look = if self.files() == files { Look::First } else { Look::Second };
+            if look == Look::First {
                 self.asked.notified().await;
             }
         }
@@ -120,18 +132,26 @@ impl Reloader {
         hasher.finish() | 1
     }
 
-    fn reload(&self) {
+    fn reload(&self, look: Look) {
         let contents = self.contents();
         if self.seen.swap(contents, Ordering::AcqRel) == contents {
             return;
         }
         let configuration = self.reload_configuration();
         let certificate = self.reload_certificate();
-        let outcome = match (configuration, certificate) {
+        let outcome = match (&configuration, &certificate) {
             (None, None) => return,
-            (Some(Err(reason)), _) | (_, Some(Err(reason))) => Err(reason),
+            (Some(Err(reason)), _) | (_, Some(Err(reason))) => Err(reason.clone()),
             _ => Ok(()),
         };
+        if look == Look::Second && outcome.is_err() && self.status.get().as_ref() == Some(&outcome) {
+            return;
+        }
+        for (what, outcome) in [("configuration", configuration), ("certificate", certificate)] {
+            if let Some(Err(reason)) = outcome {
+                error!("the {what} stays as it was: {reason}");
+            }
+        }
         let counted = if outcome.is_ok() { ReloadOutcome::Applied } else { ReloadOutcome::Refused };
         self.assembly.metrics().reloaded(counted);
         self.status.set(outcome);
@@ -148,12 +168,9 @@ impl Reloader {
         }
         let difference = diff(&current.config, &fresh.config);
         if !difference.needs_restart.is_empty() {
-            let reason = format!("needs a restart: {}", difference.needs_restart.join(", "));
-            warn!("the configuration stays as it was: {reason}");
-            return Some(Err(reason));
+            return Some(Err(format!("needs a restart: {}", difference.needs_restart.join(", "))));
         }
         if let Err(error) = self.apply(&fresh.config) {
-            error!("the configuration stays as it was: {error:#}");
             return Some(Err(format!("{error:#}")));
         }
         if let Err(error) = self.log.set_level(fresh.config.telemetry.log_level.as_str()) {
@@ -183,7 +200,6 @@ impl Reloader {
     }
 
     fn refuse(&self, problem: &Unusable) -> Result<(), String> {
-        error!("the configuration stays as it was: {problem}");
         if let Unusable::Wrong(problems) = problem {
             // A file that could mend it is watched even if it was not named before.
             let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -200,11 +216,7 @@ impl Reloader {
                 info!("certificate reloaded");
                 Some(Ok(()))
             }
-            Err(error) => {
-                let error = anyhow::Error::from(error);
-                error!("the certificate stays as it was: {error:#}");
-                Some(Err(format!("{error:#}")))
-            }
+            Err(error) => Some(Err(format!("{:#}", anyhow::Error::from(error)))),
         }
     }
 }
