@@ -81,18 +81,42 @@ impl Template {
     }
 }
 
+/// No address is that long; a longer one matches nothing, so that nobody makes us read a book per template.
+const MAX_URI: usize = 8 * 1024;
+
+/// Reads `uri` once per expression and keeps every place where the template so far may end. Trying one end after the
+/// other instead takes time that grows with a power of the length.
 fn matches_template(template: &str, uri: &str) -> bool {
-    let Some((literal, rest)) = template.split_once('{') else { return template == uri };
-    let Some(tail) = uri.strip_prefix(literal) else { return false };
-    let Some((expression, after)) = rest.split_once('}') else { return false };
-    let spans_segments = expression.starts_with('+');
-    // The shortest match first: templates are short and carry one or two expressions.
-    tail.char_indices()
-        .map(|(at, _)| at)
-        .chain([tail.len()])
-        .skip(1)
-        .take_while(|&end| spans_segments || !tail.get(..end).is_some_and(|part| part.contains('/')))
-        .any(|end| tail.get(end..).is_some_and(|left| matches_template(after, left)))
+    if uri.len() > MAX_URI {
+        return false;
+    }
+    let mut parts = template.split('{');
+    let Some(tail) = parts.next().and_then(|literal| uri.strip_prefix(literal)) else { return false };
+    let mut ends = vec![0];
+    for part in parts {
+        let Some((expression, literal)) = part.split_once('}') else { return false };
+        ends = ends_after(tail, &ends, expression.starts_with('+'), literal);
+        if ends.is_empty() {
+            return false;
+        }
+    }
+    ends.last() == Some(&tail.len())
+}
+
+/// Where an expression that begins at one of `starts`, and the literal behind it, may end. Both are in ascending order.
+fn ends_after(text: &str, starts: &[usize], spans_segments: bool, literal: &str) -> Vec<usize> {
+    let mut starts = starts.iter().peekable();
+    let mut ends = Vec::new();
+    // Whether an expression has begun before the place looked at and may reach it.
+    let mut within = false;
+    for (at, next) in text.char_indices().map(|(at, next)| (at, Some(next))).chain([(text.len(), None)]) {
+        if within && text.get(at..).is_some_and(|left| left.starts_with(literal)) {
+            ends.push(at + literal.len());
+        }
+        within |= starts.next_if_eq(&&at).is_some();
+        within &= spans_segments || next != Some('/');
+    }
+    ends
 }
 
 #[cfg(test)]
@@ -110,8 +134,76 @@ mod tests {
             ("workspace:///{+path}", "workspace:///", false),
             ("plain://x", "plain://x", true),
             ("plain://x", "plain://y", false),
+            ("plain://x", "plain://x/y", false),
+            ("x://{a}{b}", "x://ab", true),
+            ("x://{a}{b}", "x://a", false),
+            ("x://{a}{b}", "x://é", false),
+            ("x://{a}{b}", "x://a/b", false),
+            ("x://{a}-{b}", "x://a-b-c", true),
+            ("x://{a}-{b}", "x://-b", false),
+            ("x://{a}/{b}", "x://a/b", true),
+            ("x://{a}/{b}", "x://a/b/c", false),
+            ("x://{+a}/{b}", "x://a/b/c", true),
+            ("x://{+a}x{b}", "x://x1x/2x3", true),
+            ("x://{+a}x{b}", "x://x1x/2", false),
+            ("x://{+a}x{+b}y", "x://1x2x3y4y", true),
+            ("x://{+a}x{+b}y", "x://1y2x3", false),
+            ("x://{a", "x://a", false),
+            ("x://{", "x://", false),
         ] {
             assert_eq!(matches_template(template, uri), expected, "{template} {uri}");
+        }
+    }
+
+    #[test]
+    fn an_address_longer_than_any_real_one_matches_nothing() {
+        let prefix = "x://";
+        let longest = format!("{prefix}{}", "a".repeat(MAX_URI - prefix.len()));
+        assert!(matches_template("x://{a}", &longest));
+        assert!(!matches_template("x://{a}", &format!("{longest}a")));
+        assert!(!matches_template("x://{+a}", &format!("x://{}", "a".repeat(80_000))));
+    }
+
+    /// The obvious way, fit for short addresses only: tries every end of every expression.
+    fn tried(template: &str, uri: &str) -> bool {
+        let Some((literal, rest)) = template.split_once('{') else { return template == uri };
+        let Some(tail) = uri.strip_prefix(literal) else { return false };
+        let (expression, after) = rest.split_once('}').unwrap();
+        let fits = |part: &str| !part.is_empty() && (expression.starts_with('+') || !part.contains('/'));
+        (0..=tail.len()).any(|end| fits(&tail[..end]) && tried(after, &tail[end..]))
+    }
+
+    #[test]
+    fn short_addresses_match_as_trying_everything_says() {
+        let parts = ["", "a", "/", "{v}", "{+v}"];
+        let templates = parts.iter().flat_map(|a| parts.map(|b| format!("{{v}}{a}{b}")));
+        let templates: Vec<String> =
+            templates.flat_map(|start| parts.map(|end| format!("{start}{end}"))).collect();
+        let mut uris = vec![String::new()];
+        for length in 0..5 {
+            let longer = uris.iter().filter(|uri| uri.len() == length);
+            let longer: Vec<_> =
+                longer.flat_map(|uri| ["a", "b", "/"].map(|c| format!("{uri}{c}"))).collect();
+            uris.extend(longer);
+        }
+        for template in
+            templates.iter().flat_map(|narrow| [narrow.clone(), narrow.replacen("{v}", "{+v}", 1)])
+        {
+            for uri in &uris {
+                assert_eq!(matches_template(&template, uri), tried(&template, uri), "{template} {uri}");
+            }
+        }
+    }
+
+    /// Trying every end takes hours for these.
+    #[test]
+    fn hostile_addresses_take_no_longer_than_others() {
+        for template in ["{a}{b}{c}{d}{e}!", "{+a}x{+b}y{+c}!", "{+a}x{b}{+c}x{d}!", "{a}x{b}x{c}x{d}!"] {
+            for piece in ["a", "x", "xy", "x/", "é"] {
+                let uri = piece.repeat(MAX_URI / piece.len());
+                assert!(!matches_template(template, &uri), "{template} {piece}");
+                assert!(!matches_template(template, &piece.repeat(80_000)), "{template} {piece}");
+            }
         }
     }
 }
