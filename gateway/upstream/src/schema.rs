@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 
 /// A wrong call rarely has more than a few problems; a hostile one shall not make us write a book.
 const MAX_PROBLEMS: usize = 8;
+/// Arguments of this many bytes are told all their problems, larger ones the first: every problem costs hundreds of
+/// bytes, and one list holds them all before the first is told.
+const LISTED_WITHIN: usize = 4 * 1024;
 /// Argument names are the caller's text, so they are cut.
 const MAX_NAME: usize = 64;
 /// Bounds what a pattern may compile to.
@@ -38,16 +41,11 @@ impl Schema {
         if validator.is_valid(&value) {
             return Ok(());
         }
-        let mut problems: Vec<String> = Vec::new();
-        for problem in validator.iter_errors(&value).map(|error| self.describe(&error)) {
-            if problems.len() == MAX_PROBLEMS {
-                problems.push("and more".to_owned());
-                break;
-            }
-            if !problems.contains(&problem) {
-                problems.push(problem);
-            }
-        }
+        let problems = if arguments.as_str().len() <= LISTED_WITHIN {
+            self.tell(validator.iter_errors(&value))
+        } else {
+            self.tell(validator.validate(&value).err())
+        };
         let message = format!("Error: {}", problems.join("; "));
         Err(ToolError::invalid(message).with_details(json!({"status": "failed", "problems": problems})))
     }
@@ -61,6 +59,20 @@ impl Schema {
         compiled
             .as_ref()
             .map_err(|error| CallError::internal("the tool's schema cannot be used", error.clone()))
+    }
+
+    fn tell<'v>(&self, errors: impl IntoIterator<Item = ValidationError<'v>>) -> Vec<String> {
+        let mut problems: Vec<String> = Vec::new();
+        for problem in errors.into_iter().map(|error| self.describe(&error)) {
+            if problems.len() == MAX_PROBLEMS {
+                problems.push("and more".to_owned());
+                break;
+            }
+            if !problems.contains(&problem) {
+                problems.push(problem);
+            }
+        }
+        problems
     }
 
     fn describe(&self, error: &ValidationError<'_>) -> String {
@@ -220,6 +232,16 @@ mod tests {
         ] {
             assert_eq!(problem(schema.clone(), &arguments), expected, "{arguments}");
         }
+    }
+
+    #[test]
+    fn large_arguments_are_told_their_first_problem_only() {
+        let schema = json!({"properties": {"data": {"type": "array", "items": {"type": "object"}}}});
+        let told = |items: usize| problem(schema.clone(), &json!({"data": vec![1; items]}));
+        let few = "Error: data[0] must be an object; data[1] must be an object";
+        assert_eq!(told(2), few);
+        assert!(told(MAX_PROBLEMS + 1).starts_with(few) && told(MAX_PROBLEMS + 1).ends_with("; and more"));
+        assert_eq!(told(LISTED_WITHIN), "Error: data[0] must be an object");
     }
 
     #[test]
