@@ -2,14 +2,14 @@
 //!
 //! hyper has one timer for two things: waiting for a request and reading its head. Here they are two: a connection may be
 //! idle for long, but a head that has begun must be complete soon. A client that does not read its answer is noticed
-//! too. In: bytes read and written ([`Watched`]), requests begun and answered ([`Activity::begin`]). Out: a verdict when
-//! the connection's timer asks.
+//! too. In: bytes read and written ([`Watched`]), requests begun ([`Activity::begin`]) and what of their answers waits
+//! ([`Running`]). Out: a verdict when the connection's timer asks.
 
 use std::{
     io,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     task::{Context, Poll},
@@ -31,7 +31,7 @@ pub struct Times {
     pub idle: Duration,
     /// From a request's first byte to the end of its head.
     pub head: Duration,
-    /// For the client to read what fills the socket's buffer.
+    /// For the client to read what fills the socket's buffer, and to let the next byte of an HTTP/2 answer come.
     pub write: Duration,
     /// While draining: how long a connection without a request is waited for.
     pub quiet: Duration,
@@ -73,11 +73,26 @@ pub(super) struct Activity {
     blocked: AtomicU64,
     draining: AtomicU64,
     hung_up: AtomicU64,
+    /// One for each request that runs.
+    taking: Mutex<Vec<Arc<Mutex<Taking>>>>,
+}
+
+/// How the client takes an answer. The socket does not tell: on HTTP/2 each answer waits for its own window, while
+/// pings and other answers are written.
+#[derive(Debug)]
+struct Taking {
+    /// Frames that are not written in full.
+    waiting: usize,
+    /// When the first of them began to wait, or the last byte moved.
+    since: Instant,
 }
 
 /// One request, from its head to the last byte of its answer.
 #[derive(Debug)]
-pub(super) struct Running(Arc<Activity>);
+pub(super) struct Running {
+    activity: Arc<Activity>,
+    taking: Arc<Mutex<Taking>>,
+}
 
 impl Activity {
     pub(super) fn new() -> Self {
@@ -91,6 +106,7 @@ impl Activity {
             blocked: AtomicU64::new(0),
             draining: AtomicU64::new(0),
             hung_up: AtomicU64::new(0),
+            taking: Mutex::new(Vec::new()),
         }
     }
 
@@ -112,7 +128,9 @@ impl Activity {
     pub(super) fn begin(self: &Arc<Self>) -> Running {
         self.running.fetch_add(1, Ordering::AcqRel);
         self.head.store(0, Ordering::Release);
-        Running(Arc::clone(self))
+        let taking = Arc::new(Mutex::new(Taking { waiting: 0, since: Instant::now() }));
+        lock(&self.taking).push(Arc::clone(&taking));
+        Running { activity: Arc::clone(self), taking }
     }
 
     /// Many requests share the connection: bytes no longer tell where a head begins.
@@ -170,6 +188,13 @@ impl Activity {
         }
     }
 
+    /// Since when the client takes nothing, although there is something for it.
+    fn stalled(&self) -> Option<Instant> {
+        let taking = lock(&self.taking);
+        let answers = taking.iter().filter_map(|taking| lock(taking).stalled());
+        answers.chain(self.moment(&self.blocked)).min()
+    }
+
     /// What to do about the connection at `now`.
     ///
     /// Waiting times are never longer than the shortest limit that could start right after `now`, so one lazy timer is
@@ -179,11 +204,11 @@ impl Activity {
         let soonest =
             if draining.is_some() { times.quiet } else { times.head.min(times.write).min(times.idle) };
         let mut wait = now + soonest;
-        if let Some(blocked) = self.moment(&self.blocked) {
-            if blocked + times.write <= now {
+        if let Some(stalled) = self.stalled() {
+            if stalled + times.write <= now {
                 return Verdict::Cut("the client does not read its answer");
             }
-            wait = wait.min(blocked + times.write);
+            wait = wait.min(stalled + times.write);
         }
         if self.is_running() {
             return Verdict::Wait(wait);
@@ -211,13 +236,47 @@ impl Activity {
     }
 }
 
+impl Taking {
+    fn stalled(&self) -> Option<Instant> {
+        (self.waiting > 0).then_some(self.since)
+    }
+}
+
+impl Running {
+    /// A frame of the answer waits to be written.
+    pub(super) fn frame_waits(&self) {
+        let mut taking = lock(&self.taking);
+        if taking.waiting == 0 {
+            taking.since = Instant::now();
+        }
+        taking.waiting += 1;
+    }
+
+    /// Bytes of a frame that waits were written.
+    pub(super) fn bytes_moved(&self) {
+        lock(&self.taking).since = Instant::now();
+    }
+
+    /// A frame is written in full, or given up.
+    pub(super) fn frame_left(&self) {
+        let mut taking = lock(&self.taking);
+        taking.waiting = taking.waiting.saturating_sub(1);
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.answered.store(true, Ordering::Release);
+        let activity = &self.activity;
+        lock(&activity.taking).retain(|taking| !Arc::ptr_eq(taking, &self.taking));
+        activity.answered.store(true, Ordering::Release);
         // Marked before the count falls, so that no verdict sees an idle connection with an old moment.
-        self.0.mark(&self.0.idle);
-        self.0.running.fetch_sub(1, Ordering::AcqRel);
+        activity.mark(&activity.idle);
+        activity.running.fetch_sub(1, Ordering::AcqRel);
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A stream that tells its [`Activity`] about bytes, and ends when the activity says so.
@@ -357,6 +416,32 @@ mod tests {
         far.read_exact(&mut read).await.unwrap();
         near.write_all(b"x").await.unwrap();
         assert!(matches!(activity.verdict(Instant::now() + TIMES.write * 2, &TIMES), Verdict::Wait(_)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_waits_is_cut_whatever_the_others_do() {
+        let activity = Arc::new(Activity::new());
+        let (silent, read, unread) = (activity.begin(), activity.begin(), activity.begin());
+        time::advance(Duration::from_secs(40)).await;
+        read.frame_waits();
+        unread.frame_waits();
+        time::advance(Duration::from_secs(10)).await;
+        unread.bytes_moved();
+        // Behind the first frame a second waits, which is no progress.
+        time::advance(Duration::from_secs(10)).await;
+        unread.frame_waits();
+        read.bytes_moved();
+        read.frame_left();
+        let expected =
+            (Verdict::Cut("the client does not read its answer"), Duration::from_secs(50) + TIMES.write);
+        assert_eq!(settle(&activity, Instant::now()), expected);
+        unread.frame_left();
+        assert_eq!(settle(&activity, Instant::now()), expected);
+        unread.frame_left();
+        let in_an_hour = Instant::now() + Duration::from_hours(1);
+        assert!(matches!(activity.verdict(in_an_hour, &TIMES), Verdict::Wait(_)));
+        drop((silent, read, unread));
+        assert!(lock(&activity.taking).is_empty());
     }
 
     #[tokio::test(start_paused = true)]

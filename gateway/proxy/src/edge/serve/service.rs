@@ -1,4 +1,5 @@
-//! Between hyper and the application: counts the requests of a connection and says good-bye while draining.
+//! Between hyper and the application: counts the requests of a connection, follows their answers until they are written,
+//! and says good-bye while draining.
 
 use std::{
     convert::Infallible,
@@ -8,7 +9,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use futures_core::future::BoxFuture;
 use http::{HeaderValue, Request, Response, Version, header::CONNECTION};
 use http_body::{Body, Frame, SizeHint};
@@ -30,8 +31,7 @@ pub(super) struct Answering<A> {
 /// The answer to one request, while the application works on it.
 pub(super) struct Answer<B> {
     inner: BoxFuture<'static, Response<B>>,
-    /// Taken into the response's body when the head is ready.
-    running: Option<Running>,
+    running: Arc<Running>,
     version: Version,
     conn: Arc<Conn>,
     activity: Arc<Activity>,
@@ -41,7 +41,15 @@ pub(super) struct Answer<B> {
 #[derive(Debug)]
 pub(super) struct Counted<B> {
     inner: B,
-    running: Option<Running>,
+    running: Arc<Running>,
+}
+
+/// The data of one frame until it is written or given up. It outlives its body where hyper or h2 keep it for a client
+/// that does not take it.
+#[derive(Debug)]
+pub(super) struct Unsent {
+    bytes: Bytes,
+    running: Arc<Running>,
 }
 
 impl<A: App> Service<Request<Incoming>> for Answering<A> {
@@ -51,7 +59,7 @@ impl<A: App> Service<Request<Incoming>> for Answering<A> {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         Answer {
-            running: Some(self.activity.begin()),
+            running: Arc::new(self.activity.begin()),
             version: request.version(),
             conn: Arc::clone(&self.conn),
             activity: Arc::clone(&self.activity),
@@ -70,13 +78,13 @@ impl<B> Future for Answer<B> {
         if leaving && self.version < Version::HTTP_2 {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        let running = self.running.take();
+        let running = Arc::clone(&self.running);
         Poll::Ready(Ok(response.map(|inner| Counted { inner, running })))
     }
 }
 
 impl<B: Body<Data = Bytes> + Unpin> Body for Counted<B> {
-    type Data = Bytes;
+    type Data = Unsent;
     type Error = B::Error;
 
     fn poll_frame(
@@ -84,10 +92,8 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Counted<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         let frame = ready!(Pin::new(&mut self.inner).poll_frame(cx));
-        if frame.is_none() {
-            self.running = None;
-        }
-        Poll::Ready(frame)
+        let unsent = |bytes| Unsent::new(bytes, &self.running);
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(unsent))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -96,5 +102,33 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Counted<B> {
 
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
+    }
+}
+
+impl Unsent {
+    fn new(bytes: Bytes, running: &Arc<Running>) -> Self {
+        running.frame_waits();
+        Self { bytes, running: Arc::clone(running) }
+    }
+}
+
+impl Buf for Unsent {
+    fn remaining(&self) -> usize {
+        self.bytes.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.bytes.chunk()
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
+        self.running.bytes_moved();
+    }
+}
+
+impl Drop for Unsent {
+    fn drop(&mut self) {
+        self.running.frame_left();
     }
 }
