@@ -34,8 +34,7 @@ pub(crate) fn list(listing: &Listing) -> String {
     let mut out = format!("{total_items} playbooks, page {page} of {total_pages}:");
     for record in &listing.records {
         let goal = record.goal.as_deref().unwrap_or("no goal");
-        let steps = record.workflow.len();
-        write!(out, "\n- {}: {} ({steps} steps): {goal}", record.id, record.name)
+        write!(out, "\n- {}: {} ({}): {goal}", record.id, record.name, steps(record))
             .expect("writing to a string cannot fail");
     }
     out
@@ -43,9 +42,8 @@ pub(crate) fn list(listing: &Listing) -> String {
 
 /// A page of the list with buttons to select, delete and turn over.
 pub(crate) fn page(listing: &Listing) -> String {
-    let mut body = String::from(r#"<main aria-labelledby="heading"><h1 id="heading">Playbooks</h1>"#);
+    let mut body = String::from("<h1>Playbooks</h1>");
     write_page(&mut body, listing).expect("writing to a string cannot fail");
-    body.push_str("</main>");
     html::page("Playbooks", &body)
 }
 
@@ -134,12 +132,25 @@ fn write_page(out: &mut String, listing: &Listing) -> fmt::Result {
 
 fn write_card(out: &mut String, record: &Record) -> fmt::Result {
     let (name, id) = (Escaped(&record.name), json!({"id": record.id}));
-    write!(out, "<li><strong>{name}</strong>")?;
+    write!(out, "<li><h2>{name}</h2>")?;
     if let Some(goal) = &record.goal {
         write!(out, "<p>{}</p>", Escaped(goal))?;
     }
-    write!(out, r#"<p class="muted">{} steps</p><div class="row">"#, record.workflow.len())?;
+    write!(out, r#"<p class="muted">{}</p><div class="row">"#, steps(record))?;
     out.push_str(&html::button("Select", &format!("Select {}", record.name), "select_playbook", &id));
-    out.push_str(&html::button("Delete", &format!("Delete {}", record.name), "delete_playbook", &id));
+    out.push_str(&html::risky_button(
+        "Delete",
+        &format!("Delete {}", record.name),
+        "Delete for good?",
+        "delete_playbook",
+        &id,
+    ));
     out.write_str("</div></li>")
+}
+
+fn steps(record: &Record) -> String {
+    match record.workflow.len() {
+        1 => "1 step".to_owned(),
+        count => format!("{count} steps"),
+    }
 }

@@ -98,8 +98,8 @@ pub(crate) fn resume(args: &Resume, clock: &Clock) -> Result<ToolOutput, ToolErr
 fn page(args: &Wait, started: &str) -> String {
     let resume = json!({"resumeInstruction": args.resume_instruction, "startedAt": started});
     let body = format!(
-        r#"<main role="dialog" aria-modal="true" aria-labelledby="message"><h1 id="message">{}</h1><p class="muted">{}</p>
-<div class="row"><button class="primary" type="button" autofocus {}>Continue</button></div></main>"#,
+        r#"<section role="dialog" aria-labelledby="message"><h1 id="message">{}</h1><p class="muted">{}</p>
+<div class="row"><button class="primary" type="button" {}>Continue</button></div></section>"#,
         Escaped(&args.message),
         Escaped(&args.resume_instruction),
         html::action("resume_from_wait", &resume)

@@ -5,7 +5,7 @@
 use std::{any::Any, fmt::Write, sync::Arc};
 
 use moongate_core::{
-    Clock, Scope,
+    Clock, Raw, Scope,
     builtin::{ToolError, ToolOutput, ToolSpec},
     html::{self, Escaped},
     schema,
@@ -179,6 +179,7 @@ pub(crate) async fn reply(
         _ if reply.cancelled => "The user cancelled".to_owned(),
         None => "The user answered nothing".to_owned(),
         Some(Answer::One(answer)) => format!("The user answered: {answer}"),
+        Some(Answer::Many(answers)) if answers.is_empty() => "The user chose none of the options".to_owned(),
         Some(Answer::Many(answers)) => format!("The user answered: {}", answers.join(", ")),
     };
     let told = Answered {
@@ -259,10 +260,9 @@ impl Prompt {
             Shape::Multiselect => "multiselect",
         };
         let body = format!(
-            r#"<main role="dialog" aria-modal="true" aria-labelledby="question"><h1 id="question">{}</h1>
-<form data-kind="{kind}" {send}><fieldset aria-labelledby="question">{}</fieldset><div class="row">
-<button class="primary" type="submit">Send</button><button type="button" data-cancel {cancel}>Cancel</button>
-</div></form></main>"#,
+            r#"<section role="dialog" aria-labelledby="question"><h1 id="question">{}</h1>
+{}<div class="row"><button class="primary" type="button" data-answer="{kind}" {send}>Send</button>
+<button type="button" data-cancel {cancel}>Cancel</button></div></section>"#,
             Escaped(&self.question),
             self.fields()
         );
@@ -272,21 +272,25 @@ impl Prompt {
     fn fields(&self) -> String {
         let input = match self.kind {
             Shape::Text => {
-                return r#"<input type="text" name="answer" aria-labelledby="question" autocomplete="off" autofocus>"#
+                return r#"<input type="text" name="answer" aria-labelledby="question" autocomplete="off">"#
                     .to_owned();
             }
             Shape::Select => "radio",
             Shape::Multiselect => "checkbox",
         };
-        let mut out = String::new();
-        for (index, option) in self.options.iter().flatten().enumerate() {
-            let (option, focus) = (Escaped(option), if index == 0 { " autofocus" } else { "" });
+        let mut out = String::from(r#"<fieldset aria-labelledby="question">"#);
+        for option in self.options.iter().flatten() {
+            // As JSON, because HTML changes line ends and cannot write every character, and an answer must be an option.
+            let value = Raw::of(option);
             let written = write!(
                 out,
-                r#"<label><input type="{input}" name="answer" value="{option}"{focus}> {option}</label>"#
+                r#"<label><input type="{input}" name="answer" value="{}"><span>{}</span></label>"#,
+                Escaped(value.as_str()),
+                Escaped(option)
             );
             written.expect("writing to a string cannot fail");
         }
+        out.push_str("</fieldset>");
         out
     }
 }

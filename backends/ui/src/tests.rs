@@ -108,12 +108,23 @@ async fn choices_are_offered_and_answers_must_be_among_them() {
     let answered =
         desk.ok(&me(), "reply_prompt", json!({"messageId": many, "answer": ["red", "blue"]})).await;
     assert_eq!(answered["structuredContent"]["answer"], json!(["red", "blue"]));
+    let none = desk.ask(&me(), json!({"prompt": "Some?", "type": "multiselect", "options": options})).await;
+    let answered = desk.ok(&me(), "reply_prompt", json!({"messageId": none, "answer": []})).await;
+    assert_eq!(answered["content"][0]["text"], json!("Some?\nThe user chose none of the options"));
 
     let text = desk.ask(&me(), json!({"prompt": "?", "type": "text", "options": ["ignored"]})).await;
     let wrong = json!({"messageId": text, "answer": ["a"]});
     assert_eq!(desk.err(&me(), "reply_prompt", wrong).await, "Error: the answer must be a text");
     let answered = desk.ok(&me(), "reply_prompt", json!({"messageId": text, "answer": null})).await;
     assert_eq!(answered["structuredContent"]["answer"], Value::Null);
+}
+
+#[tokio::test]
+async fn an_option_is_kept_in_a_form_that_html_leaves_alone() {
+    let desk = Desk::new();
+    let asked = json!({"prompt": "?", "type": "select", "options": ["a\r\nb\u{0}\"c"]});
+    let shown = desk.ok(&me(), "prompt_user", asked).await;
+    assert!(page(&shown).contains(r#"value="&quot;a\r\nb\u0000\&quot;c&quot;""#), "{}", page(&shown));
 }
 
 #[tokio::test]
