@@ -329,7 +329,9 @@ async fn what_was_not_answered_is_asked_again() -> Result<()> {
         retry.params["inputResponses"] = responses.clone();
         let again = round(&client.once(&retry).await?)?;
         assert_eq!(again["inputRequests"], asked["inputRequests"], "{responses}");
-        assert_ne!(again["requestState"], asked["requestState"], "each state is good once: {responses}");
+        assert_ne!(again["requestState"], asked["requestState"], "{responses}");
+        let spent = client.retry("tools/call", &params(), &asked)?;
+        assert_refused(&client, &spent, "already answered").await?;
         asked = again;
     }
     let mut retry = client.retry("tools/call", &params(), &asked)?;

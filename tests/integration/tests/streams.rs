@@ -127,16 +127,23 @@ fn told(events: &[Event]) -> Result<Vec<(String, Value)>> {
 #[tokio::test]
 async fn a_stream_can_be_resumed_after_every_one_of_its_events() -> Result<()> {
     let gateway = fixture::gateway("").await?;
-    let with_token = json!({"name": "test_tool_with_progress", "_meta": {"progressToken": "t"}});
+    let reporting =
+        |token: &str| json!({"name": "test_tool_with_progress", "_meta": {"progressToken": token}});
     for version in [LATEST, OLDER, "2025-03-26"] {
         let session = LegacySession::open(&gateway.client(), version).await?;
-        let events = session.prepare("tools/call", &with_token).open().await?.rest().await?;
-        let all = told(&events)?;
-        assert_eq!(all.len(), 4, "{all:?}");
-        for (at, event) in events.iter().enumerate() {
-            let after = told(&events[at + 1..])?;
-            let mut resumed = session.listen(event.id.as_deref()).await?;
-            assert_eq!(told(&resumed.rest().await?)?, after, "{version}, after {event:?}");
+        let call = async |token: &str| {
+            let mut stream = session.prepare("tools/call", &reporting(token)).open().await?;
+            stream.rest().await
+        };
+        // Two at once: what one of them says must not turn up in the other.
+        let (left, right) = tokio::join!(call("left"), call("right"));
+        for events in [left?, right?] {
+            assert_eq!(told(&events)?.len(), 4, "{events:?}");
+            for (at, event) in events.iter().enumerate() {
+                let after = told(&events[at + 1..])?;
+                let mut resumed = session.listen(event.id.as_deref()).await?;
+                assert_eq!(told(&resumed.rest().await?)?, after, "{version}, after {event:?}");
+            }
         }
     }
     Ok(())
