@@ -368,7 +368,7 @@ mod tests {
         let (clock, time) = Clock::settable(SystemTime::now());
         let parked = parked(clock);
         let (early, late) = (park(&parked, 9).await.unwrap(), park(&parked, 9).await.unwrap());
-        time.advance(TTL - Duration::from_millis(1));
+        time.advance(TTL.saturating_sub(Duration::from_millis(1)));
         assert!(matches!(answer(&parked, &early).await, Ok(Resumed::Go(_))));
         time.advance(Duration::from_millis(1));
         let error = answer(&parked, &late).await.unwrap_err();
@@ -380,7 +380,7 @@ mod tests {
         let parked = parked(Clock::system());
         let state = park(&parked, 1).await.unwrap();
         assert!(park(&parked, 1).await.is_err(), "there is room for one");
-        tokio::time::sleep(TTL - Duration::from_secs(1)).await;
+        tokio::time::sleep(TTL.saturating_sub(Duration::from_secs(1))).await;
         assert_eq!(parked.len(), 1);
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert!(parked.is_empty());
