@@ -59,7 +59,11 @@ impl Settings {
         let overrides = Overrides {
             address: arguments.http_bind,
             port: arguments.http_port,
-            token_file: arguments.http_token_path.clone(),
+            // Absolute, because others are told where it is.
+            token_file: arguments
+                .http_token_path
+                .clone()
+                .map(|path| std::path::absolute(&path).unwrap_or(path)),
             log_format: arguments.log_format.map(|format| match format {
                 args::LogFormat::Text => LogFormat::Text,
                 args::LogFormat::Json => LogFormat::Json,
