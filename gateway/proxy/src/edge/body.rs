@@ -180,3 +180,54 @@ impl http_body::Body for Body {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+    use tokio::{sync::mpsc, time::Instant};
+
+    use super::*;
+
+    impl Source for mpsc::Receiver<Bytes> {
+        fn poll_event(&mut self, poller: &mut Context<'_>) -> Poll<Option<Bytes>> {
+            self.poll_recv(poller)
+        }
+    }
+
+    async fn next(body: &mut Body) -> Option<Bytes> {
+        body.frame().await.map(|frame| frame.unwrap().into_data().unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_stream_gets_a_comment_now_and_then_and_a_busy_one_none() {
+        let (events, source) = mpsc::channel(8);
+        let mut body = Body::live(source, OpenStream::new(|| {}));
+        let begun = Instant::now();
+        for beats in 1..=3 {
+            assert_eq!(next(&mut body).await.as_deref(), Some(sse::KEEP_ALIVE));
+            assert!(begun.elapsed() >= KEEP_ALIVE * beats, "{:?} after {beats}", begun.elapsed());
+        }
+        // An event begins the wait anew.
+        let begun = Instant::now();
+        let half = async {
+            tokio::time::sleep(KEEP_ALIVE / 2).await;
+            events.send(Bytes::from_static(b"data: 1\n\n")).await.unwrap();
+        };
+        let (event, ()) = tokio::join!(next(&mut body), half);
+        assert_eq!(event.as_deref(), Some(&b"data: 1\n\n"[..]));
+        assert_eq!(next(&mut body).await.as_deref(), Some(sse::KEEP_ALIVE));
+        assert!(begun.elapsed() >= KEEP_ALIVE + KEEP_ALIVE / 2, "{:?}", begun.elapsed());
+        drop(events);
+        assert_eq!(next(&mut body).await, None);
+    }
+
+    #[tokio::test]
+    async fn an_open_stream_is_counted_until_its_body_goes() {
+        let (closed, mut heard) = mpsc::channel(1);
+        let (_events, source) = mpsc::channel::<Bytes>(1);
+        let body = Body::live(source, OpenStream::new(move || closed.try_send(()).unwrap()));
+        assert!(heard.try_recv().is_err());
+        drop(body);
+        assert!(heard.try_recv().is_ok());
+    }
+}
