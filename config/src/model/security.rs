@@ -40,8 +40,8 @@ const CALL_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long a call may take at all, whatever a route or a client asks for.
 const MAX_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// A shorter key could be guessed.
-const MIN_KEY: usize = 32;
+/// Base64 digits of a key's 32 bytes.
+const KEY_DIGITS: usize = 43;
 
 section! {
     /// Who may do what, and how often.
@@ -245,10 +245,14 @@ impl FromNode for RootKey {
         }
         match &node.value {
             Value::Text(text) if Expander::is_placeholder(text) => {
-                let expected = "a key of at least 32 characters";
-                reader.parse(node, expected, |text| match text.chars().count() {
-                    MIN_KEY.. => Ok(Self::Given(Secret::new(text.to_owned()))),
-                    _ => Err("is too short"),
+                let expected = "32 random bytes in base64, such as `openssl rand -base64 32` writes";
+                reader.parse(node, expected, |text| {
+                    // A second line may hold the previous key.
+                    let keys = text.lines().map(str::trim).filter(|line| !line.is_empty());
+                    match keys.map(is_base64_key).reduce(|one, other| one && other) {
+                        Some(true) => Ok(Self::Given(Secret::new(text.to_owned()))),
+                        _ => Err("is no key"),
+                    }
                 })
             }
             Value::Text(text) if is_key(text) => reader.bare_secret(
@@ -262,6 +266,13 @@ impl FromNode for RootKey {
     }
 }
 
+/// Whether a line is 32 bytes in base64, of either alphabet, padded or not.
+fn is_base64_key(line: &str) -> bool {
+    let digits = line.trim_end_matches('=');
+    digits.len() == KEY_DIGITS
+        && digits.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte))
+}
+
 /// Whether `text` is 32 bytes in hexadecimal or base64. Base64 may hold slashes, as paths do: then its padding tells.
 fn is_key(text: &str) -> bool {
     let hexadecimal = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -270,9 +281,12 @@ fn is_key(text: &str) -> bool {
     let alphabet = |byte: u8| {
         byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'+') || byte == b'/' && padded.is_some()
     };
-    // 43 digits of 6 bits are two bits more than 32 bytes, and those are zero.
-    let whole = digits.len() == 43 && digits.ends_with(|last| "AEIMQUYcgkosw048".contains(last));
-    hexadecimal || whole && digits.bytes().all(alphabet)
+    hexadecimal || is_whole(digits) && digits.bytes().all(alphabet)
+}
+
+/// Whether base64 digits hold 32 bytes: 43 digits of 6 bits are two bits more, and those are zero.
+fn is_whole(digits: &str) -> bool {
+    digits.len() == KEY_DIGITS && digits.ends_with(|last| "AEIMQUYcgkosw048".contains(last))
 }
 
 impl schemars::JsonSchema for RootKey {
