@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use moongate_test_integration::UNLIMITED;
+use moongate_test_integration::{UNLIMITED, fixture};
 use moongate_test_support::{
     Answer, Client, Framing, Gateway, LegacySession, ModernClient, RawTcp, Stdio, patiently,
 };
@@ -503,40 +503,35 @@ async fn objects_with_100_000_members_are_looked_through_in_time() -> Result<()>
 
 // Ids and sessions.
 
-/// What the fixture's slow tool is called with to run for as long as a test lets it.
-fn slow(id: &Value, milliseconds: u32) -> Value {
-    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
-           "params": {"name": "test_slow", "arguments": {"milliseconds": milliseconds}}})
-}
-
 #[tokio::test]
 async fn an_id_that_is_still_running_is_refused_and_the_first_call_goes_on() -> Result<()> {
-    let gateway = Gateway::builder().binary("moongate-conformance").config(UNLIMITED).start().await?;
-    let session = LegacySession::open(&gateway.client(), LATEST_LEGACY).await?;
-    let id = json!("same");
-    let first = session.client().post(&slow(&id, 2000)).send();
-    let second = async {
-        // The first may not have begun yet; a call that is let through ends at once.
-        loop {
-            let answer = session.client().post(&slow(&id, 0)).send().await?;
-            if answer.json()?.get("error").is_some() {
-                return anyhow::Ok(answer);
-            }
-        }
+    let gateway = fixture::gateway("").await?;
+    let (capabilities, answers) = (fixture::talkative(), fixture::person("Ada"));
+    let session =
+        LegacySession::open_with(&gateway.client(), LATEST_LEGACY, &capabilities, answers.clone()).await?;
+    let call = |tool: &str| {
+        let params = json!({"name": tool, "arguments": {}});
+        session
+            .client()
+            .post(&json!({"jsonrpc": "2.0", "id": "same", "method": "tools/call", "params": params}))
     };
-    let (first, second) = tokio::join!(first, second);
-    let (first, second) = (first?, second?);
+    // A call that has asked its client runs for as long as the client takes.
+    let mut first = call("test_ask_twice").open().await?;
+    let question = first.message_where(|message| message["method"] == "elicitation/create").await?;
+    let second = call("test_simple_text").send().await?;
     assert_eq!((second.status, error_code(&second)?), (200, -32602), "{:?}", second.body);
-    assert_eq!(second.json()?["id"], id);
-    assert!(first.text()?.contains("Waited for 2000 ms"), "{:?}", first.body);
-    let again = session.client().post(&slow(&id, 0)).send().await?;
-    assert!(again.text()?.contains("Waited for 0 ms"), "once it has ended, an id may come again");
+    assert_eq!(second.json()?["id"], "same");
+    assert_eq!(session.respond(&answers.respond(&question)).await?.status, 202);
+    let done = session.outcome(first).await?;
+    assert!(done.result()?.to_string().contains("Hello, Ada!"), "{}", done.response);
+    let again = call("test_simple_text").send().await?;
+    assert!(again.json()?["result"].is_object(), "once it has ended, an id may come again: {:?}", again.body);
     Ok(())
 }
 
 #[tokio::test]
 async fn modern_requests_stand_alone_whatever_their_id() -> Result<()> {
-    let gateway = Gateway::builder().binary("moongate-conformance").config("").start().await?;
+    let gateway = fixture::gateway("").await?;
     let client = ModernClient::new(&gateway.client());
     let mut request =
         client.prepare("tools/call", &json!({"name": "test_slow", "arguments": {"milliseconds": 300}}));
@@ -998,7 +993,7 @@ async fn an_answer_that_is_not_read(gateway: &Gateway) -> Result<()> {
 /// the same time.
 #[tokio::test]
 async fn slow_clients_are_let_go_and_nobody_waits_for_them() -> Result<()> {
-    let gateway = Gateway::builder().binary("moongate-conformance").config(UNLIMITED).start().await?;
+    let gateway = fixture::gateway(UNLIMITED).await?;
     let others = async {
         let client = ModernClient::new(&gateway.client());
         let mut beat = tokio::time::interval(Duration::from_millis(250));
@@ -1024,6 +1019,6 @@ async fn slow_clients_are_let_go_and_nobody_waits_for_them() -> Result<()> {
 /// Apart from the other slow clients, because it counts connections.
 #[tokio::test]
 async fn slow_readers_are_let_go() -> Result<()> {
-    let gateway = Gateway::builder().binary("moongate-conformance").config(UNLIMITED).start().await?;
+    let gateway = fixture::gateway(UNLIMITED).await?;
     an_answer_that_is_not_read(&gateway).await
 }

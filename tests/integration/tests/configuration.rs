@@ -602,26 +602,36 @@ async fn what_only_a_restart_can_change_is_refused_by_name() -> Result<()> {
     Ok(())
 }
 
-/// The file is reached by a link, so that a change behind it is noticed only when a signal says so.
+/// The file is reached through a linked directory, as deployments do it that switch from one version to the next: no
+/// watched file changes, so only a signal can say that there is another one now.
 #[tokio::test]
 async fn a_signal_makes_the_gateway_look_again() -> Result<()> {
     let home = Home::create()?;
-    let real = home.path().join("tmp/real.yaml");
     let admin = "admin: {listen: 127.0.0.1:0}";
-    fs::write(&real, admin)?;
-    let link = home.path().join("linked.yaml");
-    symlink(&real, &link)?;
-    let arguments = ["--config", link.to_str().context("a path")?, "--http-port", "0"];
+    let hidden = format!("{admin}\nroutes: [{{match: clear_goal, hide: true}}]");
+    for (version, yaml) in [("v1", admin), ("v2", &hidden)] {
+        fs::create_dir(home.path().join(version))?;
+        fs::write(home.path().join(version).join("moongate.yaml"), yaml)?;
+    }
+    let current = home.path().join("current");
+    symlink("v1", &current)?;
+    let config = current.join("moongate.yaml");
+    let arguments = ["--config", config.to_str().context("a path")?, "--http-port", "0"];
     let mut gateway = Launched::start(&home, &arguments, &[]).await?;
     let client = ModernClient::new(&gateway.client()?);
-    fs::write(&real, format!("{admin}\nroutes: [{{match: clear_goal, hide: true}}]"))?;
+    let offered = async |tool: &str| {
+        Ok::<_, anyhow::Error>(names_of(&client.list("tools/list").await?)?.contains(&tool.to_owned()))
+    };
+    assert!(offered("clear_goal").await?);
+    symlink("v2", home.path().join("next"))?;
+    fs::rename(home.path().join("next"), &current)?;
     gateway.process.signal(Signal::HUP)?;
     let reloaded = gateway.process.stderr().line(|line| line.contains("configuration reloaded"));
     patiently("the reload", reloaded).await??;
-    assert!(!names_of(&client.list("tools/list").await?)?.contains(&"clear_goal".to_owned()));
+    assert!(!offered("clear_goal").await? && offered("list_goals").await?);
     // A signal without a change is no harm.
     gateway.process.signal(Signal::HUP)?;
-    assert!(names_of(&client.list("tools/list").await?)?.contains(&"list_goals".to_owned()));
+    assert!(offered("list_goals").await?);
     gateway.process.signal(Signal::TERM)?;
     assert!(gateway.process.wait(PATIENCE).await?.success());
     Ok(())

@@ -8,7 +8,7 @@
 )]
 
 use anyhow::{Context as _, Result, ensure};
-use moongate_test_integration::UNLIMITED;
+use moongate_test_integration::{UNLIMITED, fixture};
 use moongate_test_support::{Answer, Client, Gateway, LegacySession, ModernClient};
 use serde_json::{Value, json};
 
@@ -297,7 +297,7 @@ async fn headers_that_say_the_same_in_another_way_are_good() -> Result<()> {
 /// Rungs 8 and 9 need tools that the product does not have; the fixture's do.
 #[tokio::test]
 async fn parameter_headers_and_capabilities_are_checked_for_the_named_tool() -> Result<()> {
-    let gateway = Gateway::builder().binary("moongate-conformance").config(UNLIMITED).start().await?;
+    let gateway = fixture::gateway(UNLIMITED).await?;
     let region = |value: Value| {
         Draft::good("tools/call", json!({"name": "test_header_param", "arguments": {"region": value}}))
     };

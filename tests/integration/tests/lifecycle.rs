@@ -174,8 +174,11 @@ async fn a_gateway_that_drains_says_so_and_still_answers() -> Result<()> {
     assert_eq!(gateway.anonymous_client().get("/readyz").send().await?.status, 200);
     gateway.sigterm()?;
     gateway.logged("finishing what runs").await?;
-    let answer = gateway.anonymous_client().get("/readyz").send().await?;
-    assert_eq!((answer.status, answer.header("connection")), (503, "close"));
+    let client = gateway.anonymous_client();
+    let draining =
+        async || Ok(Some(client.get("/readyz").send().await?).filter(|answer| answer.status == 503));
+    let answer = eventually("the gateway to say that it drains", draining).await?;
+    assert_eq!(answer.header("connection"), "close");
     let admin = gateway.admin_client()?.get("/readyz").send().await?;
     assert_eq!((admin.status, &admin.json()?["details"]["draining"]), (503, &json!(true)));
     Ok(())

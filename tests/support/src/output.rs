@@ -38,6 +38,15 @@ impl Output {
         lock(&self.lines).iter().flat_map(|line| [line.as_str(), "\n"]).collect()
     }
 
+    /// Waits until the stream has ended and everything it said is here.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn ended(&self) {
+        let mut changed = self.changed.clone();
+        while changed.changed().await.is_ok() {}
+    }
+
     /// The first line that satisfies `wanted`, now or later; an error when the stream ends without one.
     ///
     /// # Cancel safety

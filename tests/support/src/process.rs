@@ -12,6 +12,9 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::Output;
 
+/// How long the end of stderr may lag behind the end of the process: a child that outlives it may hold the stream.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// A child process whose stderr is kept. When a test panics, the stderr is printed with the test's own output.
 #[derive(Debug)]
 pub struct Process {
@@ -63,13 +66,17 @@ impl Process {
         kill_process(pid, signal).with_context(|| format!("{signal:?} to {} did not work", self.name))
     }
 
-    /// Waits for the end of the process, at most `limit`.
+    /// Waits for the end of the process, at most `limit`. What it said last is then in [`Process::stderr`], unless a child
+    /// of its own keeps the stream open.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
         match tokio::time::timeout(limit, self.child.wait()).await {
-            Ok(status) => status.map_err(Into::into),
+            Ok(status) => {
+                drop(tokio::time::timeout(LAST_WORDS, self.stderr.ended()).await);
+                status.map_err(Into::into)
+            }
             Err(_) => bail!("{} still runs after {limit:?}; it said:\n{}", self.name, self.stderr.text()),
         }
     }
