@@ -15,7 +15,7 @@ pub struct Context {
     pub principal: Principal,
     /// For which session, assistant and thread.
     pub ids: ContextIds,
-    /// When the call must be over. Time spent waiting for a person does not count.
+    /// When the call is over if it never waits for the client; the gateway adds the time that the client takes.
     pub deadline: Instant,
     /// What the client said about itself.
     pub client: Arc<Client>,

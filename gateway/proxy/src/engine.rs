@@ -187,6 +187,20 @@ impl Gateway {
         way: Way,
         check: &Check<'_>,
     ) -> Result<Job, CallError> {
+        // What did not start is measured without a tool's name: a caller could make up as many as it likes.
+        let operation = self.operation(request.1, caller.transport);
+        let started = self.start(caller, request, outbox, way, check).await;
+        started.inspect_err(|error| operation.observe(Duration::ZERO, Some(error_type(error))))
+    }
+
+    async fn start(
+        &self,
+        caller: &Caller,
+        request: (Id, Method, &Params),
+        outbox: Arc<Outbox>,
+        way: Way,
+        check: &Check<'_>,
+    ) -> Result<Job, CallError> {
         let (id, method, params) = request;
         let refused = |error: &CallError| self.refused(caller, error);
         let target = self.target(caller, method, params, check).await.inspect_err(refused)?;
@@ -195,7 +209,7 @@ impl Gateway {
         let peer = Peer::new(Arc::clone(&caller.client), link);
         let limit = timeout(caller, target.timeout);
         let cx = self.context(caller, params, Some(&target.claimed), peer, limit)?;
-        let name = params.name.as_deref().or(params.uri.as_deref()).unwrap_or_default().into();
+        let name = params.name.as_deref().or(params.uri.as_deref()).unwrap_or_default();
         let observed = Observed::new(method, name, &target.metric, cx.clone());
         let call = Call { operation: target.operation, meta: params.meta.raw.as_ref().map(clean_meta) };
         let (backend, inner) = (target.member.backend, Arc::clone(&outbox));
@@ -233,9 +247,6 @@ impl Gateway {
         if let Some(reason) = reason {
             self.metrics.refused(reason.as_str()).increment();
         }
-        // The tool is not named: a caller could make up as many as it likes.
-        let operation = self.operation(Method::CallTool, caller.transport);
-        operation.observe(Duration::ZERO, Some(error_type(error)));
         let principal = caller.admitted.principal().as_str();
         tracing::info!(principal, kind = error_type(error).as_str(), "call refused");
     }

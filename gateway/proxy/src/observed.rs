@@ -1,7 +1,5 @@
 //! How calls ended: one duration per call, one log line with its three context ids, and nothing of what was said.
 
-use std::sync::Arc;
-
 use moongate_core::{CallError, Context, Kind, Raw};
 use moongate_telemetry::{ErrorType, Operation};
 use moongate_wire::Method;
@@ -10,11 +8,14 @@ use tokio::time::Instant;
 
 use crate::job::Outcome;
 
+/// A name in a log line is cut after this many characters: resources are named by the client.
+const SHOWN_NAME: usize = 128;
+
 /// Notes how a call ended, also when it is dropped on the way.
 pub(crate) struct Observed {
     method: Method,
     /// Tool, prompt or resource, as the client wrote it.
-    name: Arc<str>,
+    name: Box<str>,
     metric: Operation,
     started: Instant,
     cx: Context,
@@ -22,8 +23,15 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    pub(crate) fn new(method: Method, name: Arc<str>, metric: &Operation, cx: Context) -> Self {
-        Self { method, name, metric: metric.clone(), started: Instant::now(), cx, finished: false }
+    pub(crate) fn new(method: Method, name: &str, metric: &Operation, cx: Context) -> Self {
+        Self {
+            method,
+            name: name.chars().take(SHOWN_NAME).collect(),
+            metric: metric.clone(),
+            started: Instant::now(),
+            cx,
+            finished: false,
+        }
     }
 
     pub(crate) fn finish(mut self, outcome: &Outcome) {
