@@ -56,10 +56,10 @@ impl fmt::Debug for Scope {
     }
 }
 
-/// The scopes a caller holds.
+/// The scopes a caller holds. Cheap to clone: every call carries them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Scopes(BTreeSet<Scope>);
+pub struct Scopes(Arc<BTreeSet<Scope>>);
 
 impl Scopes {
     /// What the local token holds: everything that `admin` implies.
@@ -70,11 +70,16 @@ impl Scopes {
     /// Whether a holder of these may do what needs `scope`. `write`, `control` and `rules.write` imply `read`; `admin`
     /// implies all but `context.write`.
     pub fn allow(&self, scope: &Scope) -> bool {
+        self.allow_named(scope.as_str())
+    }
+
+    /// As [`Scopes::allow`], for a scope known by its name.
+    pub fn allow_named(&self, scope: &str) -> bool {
         let has = |name: &str| self.0.iter().any(|held| held.as_str() == name);
-        if has(scope.as_str()) {
+        if has(scope) {
             return true;
         }
-        match scope.as_str() {
+        match scope {
             Scope::CONTEXT_WRITE => false,
             Scope::READ => {
                 [Scope::WRITE, Scope::CONTROL, Scope::RULES_WRITE, Scope::ADMIN].into_iter().any(has)
@@ -96,7 +101,7 @@ impl Scopes {
 
 impl FromIterator<Scope> for Scopes {
     fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
-        Self(scopes.into_iter().collect())
+        Self(Arc::new(scopes.into_iter().collect()))
     }
 }
 

@@ -290,7 +290,7 @@ impl Gateway {
 fn resolve(caller: &Caller, params: &Params, claimed: Option<&Claimed>) -> Resolved {
     let admitted = &caller.admitted;
     let sources = Sources {
-        claimed: claimed.filter(|_| admitted.scopes().allow(&Scope::new(Scope::CONTEXT_WRITE))),
+        claimed: claimed.filter(|_| admitted.scopes().allow_named(Scope::CONTEXT_WRITE)),
         token: None,
         headers: &caller.header_ids,
         meta: &params.meta,
