@@ -9,7 +9,7 @@ use moongate_core::{
     schema,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{json, value::RawValue};
 
 use crate::{
     error::Error,
@@ -18,12 +18,36 @@ use crate::{
 };
 
 /// A note. Its id counts from 0 and is never used again.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "Plain")]
 pub(crate) struct Memo {
     pub(crate) id: u64,
     pub(crate) content: Arc<str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) source: Option<Arc<str>>,
+    /// What is shown of it, written once: every answer shows all memos, and they do not change.
+    shown: Arc<RawValue>,
+}
+
+/// A memo as it is stored and shown.
+#[derive(Serialize, Deserialize)]
+struct Plain {
+    id: u64,
+    content: Arc<str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<Arc<str>>,
+}
+
+impl From<Plain> for Memo {
+    fn from(plain: Plain) -> Self {
+        let shown = serde_json::value::to_raw_value(&plain).expect("plain data always serialises");
+        Self { id: plain.id, content: plain.content, source: plain.source, shown: shown.into() }
+    }
+}
+
+impl Serialize for Memo {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.shown.serialize(serializer)
+    }
 }
 
 impl Weigh for Memo {
@@ -108,9 +132,10 @@ impl Plan {
     ) -> Result<Arc<Memo>, Error> {
         required("memo", content)?;
         bounded("source", source)?;
-        let memo = Memo { id: self.memos_made, content: Arc::clone(content), source: source.map(Arc::clone) };
+        let plain =
+            Plain { id: self.memos_made, content: Arc::clone(content), source: source.map(Arc::clone) };
         self.memos_made += 1;
-        let memo = self.memos.push(memo);
+        let memo = self.memos.push(plain.into());
         self.memos.trim(MAX_MEMOS, usize::MAX);
         Ok(memo)
     }

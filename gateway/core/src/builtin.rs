@@ -95,7 +95,8 @@ impl ToolOutput {
 
 /// `{"type":"text","text":…}`
 pub fn text_block(text: &str) -> Raw {
-    Raw::of(&serde_json::json!({"type": "text", "text": text}))
+    let kind = moongate_wire::write::string("text");
+    moongate_wire::write::object([("type", &kind), ("text", &moongate_wire::write::string(text))])
 }
 
 impl ToolError {

@@ -9,6 +9,9 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
+/// Room for most values that are serialised here, so that they are written without growing.
+const ROOM: usize = 256;
+
 /// One JSON value as text, without blanks around it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Raw(Bytes);
@@ -33,7 +36,9 @@ impl Raw {
 
     /// Serialises `value`, which must be something JSON can express (string keys, no failing `Serialize`).
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Self {
-        Self(serde_json::to_vec(value).expect("a plain data type always serialises").into())
+        let mut text = Vec::with_capacity(ROOM);
+        serde_json::to_writer(&mut text, value).expect("a plain data type always serialises");
+        Self(text.into())
     }
 
     /// Bytes that the caller has just written as JSON, such as a splice of checked parts.

@@ -68,8 +68,10 @@ pub fn notification(method: &str, params: &Raw) -> Raw {
 }
 
 /// `[…,…]`
-pub fn array<'a>(items: impl IntoIterator<Item = &'a Raw>) -> Raw {
-    let mut out = vec![b'['];
+pub fn array<'a>(items: impl IntoIterator<Item = &'a Raw, IntoIter: Clone>) -> Raw {
+    let items = items.into_iter();
+    let mut out = Vec::with_capacity(2 + items.clone().map(|item| item.len() + 1).sum::<usize>());
+    out.push(b'[');
     for item in items {
         if out.len() > 1 {
             out.push(b',');
@@ -104,9 +106,29 @@ pub fn with_members(object: &Raw, members: &[(&str, Raw)]) -> Raw {
     Raw::trusted(out)
 }
 
+/// A JSON string. Most texts hold nothing that must be escaped, and are copied whole.
+pub fn string(text: &str) -> Raw {
+    let special = |byte: &u8| *byte < b' ' || *byte == b'"' || *byte == b'\\';
+    // Whole blocks at a time, which the compiler turns into a few wide comparisons.
+    let plain =
+        !text.as_bytes().chunks(64).any(|block| block.iter().filter(|byte| special(byte)).count() > 0);
+    let mut out = Vec::with_capacity(text.len() + text.len() / 8 + 2);
+    if plain {
+        out.push(b'"');
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'"');
+    } else {
+        push(&mut out, text);
+    }
+    Raw::trusted(out)
+}
+
 /// An object of `members`, in order.
-pub fn object<'a>(members: impl IntoIterator<Item = (&'a str, &'a Raw)>) -> Raw {
-    let mut out = vec![b'{'];
+pub fn object<'a>(members: impl IntoIterator<Item = (&'a str, &'a Raw), IntoIter: Clone>) -> Raw {
+    let members = members.into_iter();
+    let room: usize = members.clone().map(|(key, value)| key.len() + value.len() + 4).sum();
+    let mut out = Vec::with_capacity(2 + room);
+    out.push(b'{');
     for (key, value) in members {
         if out.len() > 1 {
             out.push(b',');
@@ -133,6 +155,21 @@ mod tests {
         let members = [("b", Raw::of(&2)), ("c", Raw::of("x"))];
         assert_eq!(with_members(&object, &members).as_str(), r#"{"b":2,"c":"x","a":1}"#);
         assert_eq!(with_members(&Raw::from_text("{ }").unwrap(), &members).as_str(), r#"{"b":2,"c":"x" }"#);
+    }
+
+    #[test]
+    fn a_string_is_written_as_serde_would() {
+        for text in [
+            "",
+            "plain",
+            "a \"quoted\" \\ text",
+            "tab\tnew\nline\u{1}",
+            "한국어 🌙",
+            &"x".repeat(1000),
+            &format!("{}\n", "y".repeat(63)),
+        ] {
+            assert_eq!(string(text), Raw::of(text));
+        }
     }
 
     #[test]

@@ -121,11 +121,19 @@ impl Gateway {
         let knock = Knock { conn: &conn.gate, headers: &head.headers, uri: &head.uri, version: head.version };
         // The body is not read yet, so for a refusal the header must do.
         let era = if is_modern(&head.headers) { Era::Modern } else { Era::Legacy };
-        let cors = match snapshot.gate.check_site(&knock) {
-            Ok(cors) => cors,
-            Err(refusal) => return self.turn_away(refusal, era),
+        // The gate checks Host and Origin when it admits; before that only where nobody is admitted, or where the answer
+        // must say to a browser that its page may read it.
+        let place = place(head.uri.path());
+        let admits = matches!(place, Place::Mcp(_)) && head.method != Verb::OPTIONS;
+        let cors = if admits && !head.headers.contains_key(header::ORIGIN) {
+            origin::Cors::Absent
+        } else {
+            match snapshot.gate.check_site(&knock) {
+                Ok(cors) => cors,
+                Err(refusal) => return self.turn_away(refusal, era),
+            }
         };
-        let mut response = match place(head.uri.path()) {
+        let mut response = match place {
             Place::Health | Place::Ready if !matches!(head.method, Verb::GET | Verb::HEAD) => {
                 not_allowed("GET, HEAD")
             }

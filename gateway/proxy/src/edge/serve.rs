@@ -304,9 +304,10 @@ impl<A: App> Server<A> {
         let Some(tls) = &self.options.tls else {
             let mut stream = Watched::new(stream, Arc::clone(&activity));
             let (protocol, prefix) = prelude::protocol(&mut stream).await?;
-            return self.http(protocol, Prefixed::new(prefix, stream), conn, activity).await;
+            // On the heap, so that a cleartext connection does not carry the room that a TLS one needs.
+            return Box::pin(self.http(protocol, Prefixed::new(prefix, stream), conn, activity)).await;
         };
-        let stream = time::timeout(HANDSHAKE, tls.accept(stream))
+        let stream = Box::pin(time::timeout(HANDSHAKE, tls.accept(stream)))
             .await
             .map_err(|_| "TLS handshake took too long")??;
         activity.prelude_over();
@@ -314,7 +315,7 @@ impl<A: App> Server<A> {
             Some(b"h2") => Protocol::Http2,
             _ => Protocol::Http1,
         };
-        self.http(protocol, Watched::new(stream, Arc::clone(&activity)), conn, activity).await
+        Box::pin(self.http(protocol, Watched::new(stream, Arc::clone(&activity)), conn, activity)).await
     }
 
     /// The client's address: the peer's, unless a trusted proxy names another.
@@ -347,10 +348,11 @@ impl<A: App> Server<A> {
         let service = Answering { app: Arc::clone(&self.app), conn, activity: Arc::clone(&activity) };
         let stream = TokioIo::new(stream);
         match protocol {
-            Protocol::Http1 => Ok(self.http1().serve_connection(stream, service).await?),
+            // Each on the heap: a connection has the room its own protocol needs, not that of the larger one.
+            Protocol::Http1 => Ok(Box::pin(self.http1().serve_connection(stream, service)).await?),
             Protocol::Http2 => {
                 activity.multiplex();
-                let mut connection = pin!(self.http2().serve_connection(stream, service));
+                let mut connection = Box::pin(self.http2().serve_connection(stream, service));
                 let mut told = false;
                 std::future::poll_fn(|cx| {
                     if !told && activity.should_go_away() {
