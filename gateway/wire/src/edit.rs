@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::{Raw, raw, write};
+use crate::{Raw, walk, write};
 
 /// What becomes of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,18 +23,17 @@ pub enum Edit {
 /// When all are kept this is the same `Raw`, sharing its memory. What is not an object is returned as it is.
 pub fn members(object: &Raw, mut decide: impl FnMut(&str, &Raw) -> Edit) -> Raw {
     let bytes = object.clone().into_bytes();
-    let spans = object.spans();
-    let edits: Vec<_> =
-        spans.iter().map(|(key, value)| decide(&raw::name(key), &Raw::slice_of(&bytes, value))).collect();
+    let walk = walk::members(&bytes);
+    let edits: Vec<_> = walk.clone().map(|member| decide(&member.name(), &member.raw(&bytes))).collect();
     if edits.iter().all(|edit| *edit == Edit::Keep) {
         return object.clone();
     }
     let base = bytes.as_ptr().addr();
-    let range = |part: &str| {
+    let range = |part: &[u8]| {
         let start = part.as_ptr().addr() - base;
         start..start + part.len()
     };
-    let places = spans.iter().map(|(key, value)| (range(key.get()), range(value.get())));
+    let places = walk.map(|member| (range(member.key), range(member.value)));
     splice(&bytes, places.zip(&edits))
 }
 
@@ -78,7 +77,7 @@ pub fn append<'a>(object: &Raw, members: impl IntoIterator<Item = (&'a str, Raw)
         if out.len() > 1 {
             out.push(b',');
         }
-        write::push(&mut out, name);
+        write::push_string(&mut out, name);
         out.push(b':');
         out.extend_from_slice(value.as_bytes());
     }

@@ -10,7 +10,10 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::{Id, Raw, RpcError, code, raw, scan};
+use crate::{
+    Id, Raw, RpcError, code, scan,
+    walk::{self, Member},
+};
 
 /// How many messages a batch may hold. Each of a few bytes costs an answer of hundreds.
 pub const MAX_BATCH: usize = 1000;
@@ -83,20 +86,34 @@ impl Malformed {
     }
 }
 
-/// The members of a message, before anything is known about them.
-#[derive(Deserialize)]
+/// The members of a message as they are written, before anything is known about them.
+#[derive(Default)]
 struct Envelope<'a> {
-    #[serde(borrow, default, deserialize_with = "raw::present")]
-    jsonrpc: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "raw::present")]
-    id: Option<&'a RawValue>,
-    method: Option<Box<str>>,
-    #[serde(borrow)]
-    params: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "raw::present")]
-    result: Option<&'a RawValue>,
-    #[serde(borrow)]
-    error: Option<&'a RawValue>,
+    jsonrpc: Option<&'a [u8]>,
+    id: Option<&'a [u8]>,
+    method: Option<&'a [u8]>,
+    params: Option<Member<'a>>,
+    result: Option<Member<'a>>,
+    error: Option<&'a [u8]>,
+}
+
+impl<'a> Envelope<'a> {
+    /// Where `null` means something it counts as a value, elsewhere as absent.
+    fn read(text: &'a [u8]) -> Self {
+        let mut envelope = Self::default();
+        for member in walk::members(text) {
+            match &*member.name() {
+                "jsonrpc" => envelope.jsonrpc = Some(member.value),
+                "id" => envelope.id = Some(member.value),
+                "method" => envelope.method = member.present(),
+                "params" => envelope.params = member.present().map(|_| member),
+                "result" => envelope.result = Some(member),
+                "error" => envelope.error = member.present(),
+                _ => {}
+            }
+        }
+        envelope
+    }
 }
 
 impl Frame {
@@ -149,23 +166,23 @@ fn refuse(body: &[u8], problem: scan::Problem) -> Malformed {
     }
 }
 
-/// Reads one message. `text` is `body` or a part of it, so that what is cut out shares `body`'s memory.
+/// Reads one message. `text` is `body` or a part of it, so that what is cut out shares `body`'s memory. The scan has seen
+/// it: it is JSON, and no member is there twice.
 fn message(body: &Bytes, text: &str) -> Result<Message, Malformed> {
-    // serde would read an array as the members in order.
-    if !text.trim_ascii_start().starts_with('{') {
+    let text = text.trim_ascii_start();
+    if !text.starts_with('{') {
         return Err(Malformed::new(None, code::INVALID_REQUEST, "Invalid Request: a message is an object"));
     }
-    let envelope: Envelope<'_> =
-        serde_json::from_str(text).map_err(|error| not_a_message(peek_id(text.as_bytes()), &error))?;
+    let envelope = Envelope::read(text.as_bytes());
     let id = envelope.id.map(read_id).transpose()?.flatten();
     let invalid = |message: &'static str| Malformed::new(id.clone(), code::INVALID_REQUEST, message);
     if !envelope.jsonrpc.is_some_and(is_two) {
         return Err(invalid("Invalid Request: jsonrpc must be \"2.0\""));
     }
     let Some(method) = envelope.method else {
-        let result = envelope.result.filter(|result| envelope.error.is_none() || result.get() != "null");
+        let result = envelope.result.filter(|result| envelope.error.is_none() || result.present().is_some());
         let outcome = match (result, envelope.error) {
-            (Some(result), None) => Ok(Raw::slice_of(body, result)),
+            (Some(result), None) => Ok(result.raw(body)),
             (None, Some(error)) => Err(read_error(error).ok_or_else(|| {
                 invalid("Invalid Request: error must be an object with an integer code and a message")
             })?),
@@ -173,12 +190,13 @@ fn message(body: &Bytes, text: &str) -> Result<Message, Malformed> {
         };
         return Ok(Message::Response(Response { id, outcome }));
     };
+    let method = walk::text(method).ok_or_else(|| invalid("Invalid Request: method must be a string"))?;
     if envelope.result.is_some() || envelope.error.is_some() {
         return Err(invalid("Invalid Request: a message with a method has neither result nor error"));
     }
     let params = match envelope.params {
         None => None,
-        Some(raw) if raw.get().starts_with('{') => Some(Raw::slice_of(body, raw)),
+        Some(params) if params.value.starts_with(b"{") => Some(params.raw(body)),
         Some(_) => return Err(invalid("Invalid Request: params must be an object")),
     };
     match (id, envelope.id) {
@@ -193,19 +211,18 @@ fn message(body: &Bytes, text: &str) -> Result<Message, Malformed> {
 }
 
 /// The id, unless it is `null`, which a response has when its sender could not read ours.
-fn read_id(id: &RawValue) -> Result<Option<Id>, Malformed> {
-    serde_json::from_str(id.get()).map_err(|_| {
+fn read_id(id: &[u8]) -> Result<Option<Id>, Malformed> {
+    serde_json::from_slice(id).map_err(|_| {
         Malformed::new(None, code::INVALID_REQUEST, "Invalid Request: id must be a string or an integer")
     })
 }
 
-fn is_two(version: &RawValue) -> bool {
-    version.get() == r#""2.0""#
-        || serde_json::from_str::<String>(version.get()).is_ok_and(|version| version == "2.0")
+fn is_two(version: &[u8]) -> bool {
+    version == br#""2.0""# || walk::text(version).as_deref() == Some("2.0")
 }
 
-fn read_error(error: &RawValue) -> Option<RpcError> {
-    error.get().starts_with('{').then(|| serde_json::from_str(error.get()).ok())?
+fn read_error(error: &[u8]) -> Option<RpcError> {
+    error.starts_with(b"{").then(|| serde_json::from_slice(error).ok())?
 }
 
 fn not_a_message(id: Option<Id>, error: &serde_json::Error) -> Malformed {

@@ -17,6 +17,7 @@ pub mod params;
 pub mod raw;
 pub mod scan;
 pub mod version;
+mod walk;
 pub mod write;
 
 pub use error::{Refusal, RpcError, code};

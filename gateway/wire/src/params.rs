@@ -1,10 +1,11 @@
 //! The members of `params` that the gateway itself reads; everything else stays text.
 
 use bytes::Bytes;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
-use crate::{Raw, raw};
+use crate::{
+    Raw,
+    walk::{self, Member},
+};
 
 /// The prefix of the protocol's own `_meta` keys.
 pub const PREFIX: &str = "io.modelcontextprotocol/";
@@ -53,91 +54,66 @@ pub struct Meta {
     pub thread_id: Option<Raw>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Members<'a> {
-    name: Option<Box<str>>,
-    uri: Option<Box<str>>,
-    #[serde(borrow)]
-    arguments: Option<&'a RawValue>,
-    cursor: Option<Box<str>>,
-    #[serde(borrow)]
-    input_responses: Option<&'a RawValue>,
-    #[serde(borrow)]
-    request_state: Option<&'a RawValue>,
-    #[serde(borrow, rename = "_meta")]
-    meta: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct MetaMembers<'a> {
-    #[serde(
-        borrow,
-        default,
-        deserialize_with = "raw::present",
-        rename = "io.modelcontextprotocol/protocolVersion"
-    )]
-    protocol_version: Option<&'a RawValue>,
-    #[serde(borrow, rename = "io.modelcontextprotocol/clientCapabilities")]
-    client_capabilities: Option<&'a RawValue>,
-    #[serde(borrow, rename = "io.modelcontextprotocol/clientInfo")]
-    client_info: Option<&'a RawValue>,
-    #[serde(borrow, rename = "io.modelcontextprotocol/logLevel")]
-    log_level: Option<&'a RawValue>,
-    #[serde(borrow, rename = "progressToken")]
-    progress_token: Option<&'a RawValue>,
-    #[serde(borrow)]
-    traceparent: Option<&'a RawValue>,
-    #[serde(borrow, rename = "dev.moongate/sessionId")]
-    session_id: Option<&'a RawValue>,
-    #[serde(borrow, rename = "dev.moongate/assistantId")]
-    assistant_id: Option<&'a RawValue>,
-    #[serde(borrow, rename = "dev.moongate/threadId")]
-    thread_id: Option<&'a RawValue>,
-}
-
 impl Params {
     /// Reads the known members. A known member of the wrong type is an error whose text says which.
     pub fn read(params: Option<&Raw>) -> Result<Self, serde_json::Error> {
-        let Some(params) = params else { return Ok(Self::default()) };
+        let mut read = Self::default();
+        let Some(params) = params else { return Ok(read) };
         let body: Bytes = params.clone().into_bytes();
-        let members: Members<'_> = serde_json::from_slice(&body)?;
-        let raw = |value: Option<&RawValue>| value.map(|value| Raw::slice_of(&body, value));
-        let meta = match members.meta {
-            Some(value) if value.get().starts_with('{') => Meta::read(&Raw::slice_of(&body, value))?,
-            Some(value) => Meta { raw: Some(Raw::slice_of(&body, value)), ..Meta::default() },
-            None => Meta::default(),
-        };
-        Ok(Self {
-            name: members.name,
-            uri: members.uri,
-            arguments: raw(members.arguments),
-            cursor: members.cursor,
-            input_responses: raw(members.input_responses),
-            request_state: raw(members.request_state),
-            meta,
-        })
+        for member in walk::members(&body) {
+            match &*member.name() {
+                "name" => read.name = text(&member)?,
+                "uri" => read.uri = text(&member)?,
+                "cursor" => read.cursor = text(&member)?,
+                "arguments" => read.arguments = present(&member, &body),
+                "inputResponses" => read.input_responses = present(&member, &body),
+                "requestState" => read.request_state = present(&member, &body),
+                "_meta" => read.meta = Meta::read(present(&member, &body)),
+                _ => {}
+            }
+        }
+        Ok(read)
     }
 }
 
 impl Meta {
-    fn read(meta: &Raw) -> Result<Self, serde_json::Error> {
-        let body: Bytes = meta.clone().into_bytes();
-        let members: MetaMembers<'_> = serde_json::from_slice(&body)?;
-        let raw = |value: Option<&RawValue>| value.map(|value| Raw::slice_of(&body, value));
-        Ok(Self {
-            protocol_version: raw(members.protocol_version),
-            client_capabilities: raw(members.client_capabilities),
-            client_info: raw(members.client_info),
-            log_level: raw(members.log_level),
-            progress_token: raw(members.progress_token),
-            traceparent: raw(members.traceparent),
-            session_id: raw(members.session_id),
-            assistant_id: raw(members.assistant_id),
-            thread_id: raw(members.thread_id),
-            raw: Some(meta.clone()),
-        })
+    fn read(meta: Option<Raw>) -> Self {
+        let mut read = Self { raw: meta, ..Self::default() };
+        let Some(body) = read.raw.clone().map(Raw::into_bytes) else { return read };
+        for member in walk::members(&body) {
+            let name = member.name();
+            let slot = match name.strip_prefix(PREFIX) {
+                Some("protocolVersion") => {
+                    read.protocol_version = Some(member.raw(&body));
+                    continue;
+                }
+                Some("clientCapabilities") => &mut read.client_capabilities,
+                Some("clientInfo") => &mut read.client_info,
+                Some("logLevel") => &mut read.log_level,
+                _ => match &*name {
+                    "progressToken" => &mut read.progress_token,
+                    "traceparent" => &mut read.traceparent,
+                    "dev.moongate/sessionId" => &mut read.session_id,
+                    "dev.moongate/assistantId" => &mut read.assistant_id,
+                    "dev.moongate/threadId" => &mut read.thread_id,
+                    _ => continue,
+                },
+            };
+            *slot = present(&member, &body);
+        }
+        read
     }
+}
+
+fn present(member: &Member<'_>, body: &Bytes) -> Option<Raw> {
+    member.present().map(|_| member.raw(body))
+}
+
+/// The text of a member that must be a string, if it is there.
+fn text(member: &Member<'_>) -> Result<Option<Box<str>>, serde_json::Error> {
+    let Some(value) = member.present() else { return Ok(None) };
+    let wrong = || serde::de::Error::custom(format_args!("{} must be a string", member.name()));
+    walk::text(value).map(Some).ok_or_else(wrong)
 }
 
 #[cfg(test)]

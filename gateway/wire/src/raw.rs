@@ -3,11 +3,13 @@
 //! Arguments and results travel from edge to backend as [`Raw`], so that unknown members, big numbers and member
 //! order survive, and nothing is built that nobody reads. A `Raw` cut out of a body shares the body's memory.
 
-use std::{borrow::Cow, fmt};
+use std::fmt;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
+
+use crate::walk;
 
 /// Room for most values that are serialised here, so that they are written without growing.
 const ROOM: usize = 256;
@@ -22,16 +24,6 @@ impl Raw {
         let bytes: Bytes = text.into();
         let value: &RawValue = serde_json::from_slice(&bytes)?;
         Ok(Self(bytes.slice_ref(value.get().as_bytes())))
-    }
-
-    /// The part of `body` that `value` was read from, sharing `body`'s memory.
-    ///
-    /// `value` must have been deserialised by borrowing from `body`; anything else is copied.
-    pub fn slice_of(body: &Bytes, value: &RawValue) -> Self {
-        let part = value.get().as_bytes();
-        let whole = body.as_ptr_range();
-        let inside = whole.contains(&part.as_ptr()) && part.as_ptr_range().end <= whole.end;
-        Self(if inside { body.slice_ref(part) } else { Bytes::copy_from_slice(part) })
     }
 
     /// Serialises `value`, which must be something JSON can express (string keys, no failing `Serialize`).
@@ -98,59 +90,13 @@ impl Raw {
 
     /// The object's members in order, keys decoded. Empty when this is not an object.
     pub fn members(&self) -> Vec<(String, Raw)> {
-        let own = |(key, value)| (name(key).into_owned(), Raw::slice_of(&self.0, value));
-        self.spans().into_iter().map(own).collect()
+        walk::members(&self.0).map(|member| (member.name().into_owned(), member.raw(&self.0))).collect()
     }
 
     /// The value of one member of this object.
     pub fn member(&self, wanted: &str) -> Option<Raw> {
-        let (_, value) = self.spans().into_iter().find(|(key, _)| name(key) == wanted)?;
-        Some(Raw::slice_of(&self.0, value))
-    }
-
-    /// The object's members as they are written. Empty when this is not an object.
-    pub(crate) fn spans(&self) -> Vec<(&RawValue, &RawValue)> {
-        self.parse::<Spans<'_>>().map(|Spans(spans)| spans).unwrap_or_default()
-    }
-}
-
-/// A member's name, decoded. One that is not Unicode is given as it is written; no frame that was scanned has one.
-pub(crate) fn name(key: &RawValue) -> Cow<'_, str> {
-    let text = key.get();
-    let inner = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
-    if !inner.contains('\\') {
-        return Cow::Borrowed(inner);
-    }
-    serde_json::from_str(text).map_or(Cow::Borrowed(inner), Cow::Owned)
-}
-
-/// For `deserialize_with`: tells `null` from absent, which an `Option` does not.
-pub(crate) fn present<'de, D: serde::Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
-}
-
-/// Names and values of an object, both borrowed from its text.
-struct Spans<'a>(Vec<(&'a RawValue, &'a RawValue)>);
-
-impl<'de> Deserialize<'de> for Spans<'de> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl<'de> serde::de::Visitor<'de> for Visitor {
-            type Value = Vec<(&'de RawValue, &'de RawValue)>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut spans = Vec::new();
-                while let Some(span) = map.next_entry()? {
-                    spans.push(span);
-                }
-                Ok(spans)
-            }
-        }
-        deserializer.deserialize_map(Visitor).map(Self)
+        let found = walk::members(&self.0).find(|member| member.name() == wanted)?;
+        Some(found.raw(&self.0))
     }
 }
 
@@ -193,17 +139,11 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_shares_the_bodys_memory() {
-        #[derive(Deserialize)]
-        struct Outer<'a> {
-            #[serde(borrow)]
-            a: &'a RawValue,
-        }
-        let body = Bytes::from_static(br#"{"a": {"x": 1}}"#);
-        let outer: Outer<'_> = serde_json::from_slice(&body).unwrap();
-        let raw = Raw::slice_of(&body, outer.a);
-        assert!(body.as_ptr_range().contains(&raw.as_bytes().as_ptr()));
-        assert_eq!(raw.as_str(), r#"{"x": 1}"#);
+    fn a_member_shares_its_objects_memory() {
+        let object = Raw::from_text(r#"{"a": {"x": 1}}"#).unwrap();
+        let member = object.member("a").unwrap();
+        assert!(object.as_bytes().as_ptr_range().contains(&member.as_bytes().as_ptr()));
+        assert_eq!(member.as_str(), r#"{"x": 1}"#);
     }
 
     #[test]

@@ -338,7 +338,7 @@ fn duplicate(name: &[u8], inside_arguments: bool) -> Problem {
 }
 
 /// How many bytes at the start of `bytes` are ordinary characters of a string: neither quote, backslash nor control.
-fn plain_length(bytes: &[u8]) -> usize {
+pub(crate) fn plain_length(bytes: &[u8]) -> usize {
     const WORD: usize = 8;
     let (words, tail) = bytes.as_chunks::<WORD>();
     for (index, word) in words.iter().enumerate() {

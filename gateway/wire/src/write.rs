@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{Id, Raw, RpcError};
+use crate::{Id, Raw, RpcError, scan::plain_length};
 
 /// `{"jsonrpc":"2.0","id":…,"result":…}`
 pub fn result(id: &Id, result: &Raw) -> Raw {
@@ -49,7 +49,7 @@ pub fn request(id: &Id, method: &str, params: &Raw) -> Raw {
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     push(&mut out, id);
     out.extend_from_slice(br#","method":"#);
-    push(&mut out, method);
+    push_string(&mut out, method);
     out.extend_from_slice(br#","params":"#);
     out.extend_from_slice(params.as_bytes());
     out.push(b'}');
@@ -60,7 +60,7 @@ pub fn request(id: &Id, method: &str, params: &Raw) -> Raw {
 pub fn notification(method: &str, params: &Raw) -> Raw {
     let mut out = Vec::with_capacity(params.len() + 80);
     out.extend_from_slice(br#"{"jsonrpc":"2.0","method":"#);
-    push(&mut out, method);
+    push_string(&mut out, method);
     out.extend_from_slice(br#","params":"#);
     out.extend_from_slice(params.as_bytes());
     out.push(b'}');
@@ -95,7 +95,7 @@ pub fn with_members(object: &Raw, members: &[(&str, Raw)]) -> Raw {
         if index > 0 {
             out.push(b',');
         }
-        push(&mut out, key);
+        push_string(&mut out, key);
         out.push(b':');
         out.extend_from_slice(value.as_bytes());
     }
@@ -106,21 +106,44 @@ pub fn with_members(object: &Raw, members: &[(&str, Raw)]) -> Raw {
     Raw::trusted(out)
 }
 
-/// A JSON string. Most texts hold nothing that must be escaped, and are copied whole.
+/// A JSON string.
 pub fn string(text: &str) -> Raw {
-    let special = |byte: &u8| *byte < b' ' || *byte == b'"' || *byte == b'\\';
-    // Whole blocks at a time, which the compiler turns into a few wide comparisons.
-    let plain =
-        !text.as_bytes().chunks(64).any(|block| block.iter().filter(|byte| special(byte)).count() > 0);
     let mut out = Vec::with_capacity(text.len() + text.len() / 8 + 2);
-    if plain {
-        out.push(b'"');
-        out.extend_from_slice(text.as_bytes());
-        out.push(b'"');
-    } else {
-        push(&mut out, text);
-    }
+    push_string(&mut out, text);
     Raw::trusted(out)
+}
+
+/// Appends a JSON string, byte for byte as serde would write it. Stretches without anything to escape are copied whole.
+pub(crate) fn push_string(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    let mut rest = text.as_bytes();
+    loop {
+        let (plain, from_special) = rest.split_at(plain_length(rest));
+        out.extend_from_slice(plain);
+        let Some((special, after)) = from_special.split_first() else { break };
+        push_escaped(out, *special);
+        rest = after;
+    }
+    out.push(b'"');
+}
+
+/// Appends a quote, a backslash or a control character.
+fn push_escaped(out: &mut Vec<u8>, special: u8) {
+    const HEX: [u8; 16] = *b"0123456789abcdef";
+    let digit = |value: u8| HEX.get(usize::from(value)).copied().unwrap_or(b'0');
+    let short = match special {
+        b'"' | b'\\' => special,
+        b'\n' => b'n',
+        b'\t' => b't',
+        b'\r' => b'r',
+        0x08 => b'b',
+        0x0c => b'f',
+        _ => {
+            out.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(special >> 4), digit(special & 0xf)]);
+            return;
+        }
+    };
+    out.extend_from_slice(&[b'\\', short]);
 }
 
 /// An object of `members`, in order.
@@ -133,7 +156,7 @@ pub fn object<'a>(members: impl IntoIterator<Item = (&'a str, &'a Raw), IntoIter
         if out.len() > 1 {
             out.push(b',');
         }
-        push(&mut out, key);
+        push_string(&mut out, key);
         out.push(b':');
         out.extend_from_slice(value.as_bytes());
     }
