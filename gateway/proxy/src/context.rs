@@ -66,14 +66,16 @@ pub struct Resolved {
 /// schema has it (`declared`). The rest stays byte for byte; with nothing to remove it is not even copied.
 pub fn strip(arguments: &Raw, declared: &dyn Fn(&str) -> bool) -> (Raw, Claimed) {
     let mut found: [Option<Arc<str>>; RESERVED.len()] = Default::default();
-    let stripped = edit::members(arguments, |name, value| {
-        if let Some(slot) =
-            RESERVED.iter().position(|reserved| *reserved == name).and_then(|at| found.get_mut(at))
-        {
-            *slot = text(value);
-            return Edit::Drop;
+    let stripped = edit::remove(arguments, |name, value| {
+        if !name.starts_with(MARK) {
+            return false;
         }
-        if name.starts_with(MARK) && !declared(name) { Edit::Drop } else { Edit::Keep }
+        let reserved = RESERVED.iter().position(|reserved| *reserved == name);
+        if let Some(slot) = reserved.and_then(|at| found.get_mut(at)) {
+            *slot = value.text().and_then(|text| id_from(&text));
+            return true;
+        }
+        !declared(name)
     });
     let [session, session_alias, assistant, assistant_alias, thread, thread_alias] = found;
     let claimed = Claimed {
@@ -91,7 +93,7 @@ pub fn inject(arguments: &Raw, ids: &ContextIds) -> Raw {
         ("__assistantId", ids.assistant.as_ref()),
         ("__threadId", ids.thread.as_ref()),
     ];
-    edit::append(arguments, fields.into_iter().filter_map(|(name, id)| Some((name, Raw::of(&**id?)))))
+    edit::append(arguments, fields.into_iter().filter_map(|(name, id)| Some((name, &**id?))))
 }
 
 /// Finds each id in the first source that names it.
@@ -134,7 +136,12 @@ fn trust(trust: config::Trust, kind: Kind) -> config::Sources {
 }
 
 fn usable(ids: &Ids) -> Ids {
-    ids.each_ref().map(|id| id.as_deref().and_then(id_from))
+    ids.each_ref().map(|id| {
+        let id = id.as_ref()?;
+        // Most come as they are used, and are shared.
+        let trimmed = id.trim();
+        if trimmed.len() == id.len() && !id.is_empty() { Some(Arc::clone(id)) } else { id_from(trimmed) }
+    })
 }
 
 /// The id in a JSON string; anything else names nobody.
@@ -147,7 +154,11 @@ pub const MAX_ID: usize = 256;
 
 /// The field whose id cannot be used, if one cannot: too long, or with characters that forge log lines.
 pub fn unusable(ids: &ContextIds) -> Option<&'static str> {
-    let bad = |id: &str| id.len() > MAX_ID || id.chars().any(char::is_control);
+    let controls = |id: &str| {
+        let ascii = id.bytes().any(|byte| byte.is_ascii_control());
+        ascii || (!id.is_ascii() && id.chars().any(char::is_control))
+    };
+    let bad = |id: &str| id.len() > MAX_ID || controls(id);
     let fields = [
         ("session", Some(&ids.session)),
         ("assistant", ids.assistant.as_ref()),

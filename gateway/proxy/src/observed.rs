@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::job::Outcome;
 
-/// A name in a log line is cut after this many characters: resources are named by the client.
+/// A name in a log line is cut after this many bytes: resources are named by the client.
 const SHOWN_NAME: usize = 128;
 
 /// Notes how a call ended, also when it is dropped on the way.
@@ -26,7 +26,7 @@ impl Observed {
     pub(crate) fn new(method: Method, name: &str, metric: &Operation, cx: Context) -> Self {
         Self {
             method,
-            name: name.chars().take(SHOWN_NAME).collect(),
+            name: name.get(..name.floor_char_boundary(SHOWN_NAME)).unwrap_or_default().into(),
             metric: metric.clone(),
             started: Instant::now(),
             cx,

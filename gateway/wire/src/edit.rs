@@ -1,7 +1,7 @@
 //! Changes to an object's text that leave every other byte as it was: no tree is built, no member reordered, no number
 //! rewritten.
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
 use bytes::Bytes;
 
@@ -65,13 +65,58 @@ fn splice<'a>(bytes: &Bytes, edits: impl Iterator<Item = ((Range<usize>, Range<u
     Raw::trusted(out)
 }
 
-/// `object` with `members` put after its own, which must not repeat any of them. What is not an object counts as an
-/// empty one.
-pub fn append<'a>(object: &Raw, members: impl IntoIterator<Item = (&'a str, Raw)>) -> Raw {
+/// `object` without the members that `goes` picks by their decoded names.
+///
+/// In one pass; when none goes this is the same `Raw`, sharing its memory. What is not an object is returned as it is.
+pub fn remove(object: &Raw, mut goes: impl FnMut(&str, Value<'_>) -> bool) -> Raw {
+    let bytes = object.as_bytes();
+    let part = |range: Range<usize>| bytes.get(range).unwrap_or_default();
+    // Where members and values begin and end is their address behind that of the object.
+    let place = |part: &[u8]| part.as_ptr().addr() - bytes.as_ptr().addr();
+    let mut out = None;
+    let mut end = 0;
+    let mut kept_one = false;
+    for member in walk::members(bytes) {
+        let (start, last) = (place(member.key), place(member.value) + member.value.len());
+        // Commas and blanks as in `splice`.
+        if goes(&member.name(), Value(member.value)) {
+            let kept = if end == 0 { start } else { end };
+            out.get_or_insert_with(|| {
+                let mut out = Vec::with_capacity(bytes.len());
+                out.extend_from_slice(part(0..kept));
+                out
+            });
+        } else {
+            if let Some(out) = &mut out {
+                out.extend_from_slice(part(if kept_one { end } else { start }..last));
+            }
+            kept_one = true;
+        }
+        end = last;
+    }
+    let Some(mut out) = out else { return object.clone() };
+    out.extend_from_slice(part(end..bytes.len()));
+    Raw::trusted(out)
+}
+
+/// A member's value as [`remove`] shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Value<'a>(&'a [u8]);
+
+impl<'a> Value<'a> {
+    /// The text, if the value is a string.
+    pub fn text(self) -> Option<Cow<'a, str>> {
+        walk::text(self.0)
+    }
+}
+
+/// `object` with texts put after its own members, whose names must not repeat any of them. What is not an object counts
+/// as an empty one.
+pub fn append<'a>(object: &Raw, members: impl IntoIterator<Item = (&'a str, &'a str)>) -> Raw {
     let text = if object.is_object() { object.as_bytes() } else { b"{}" };
     // Right after the last value, so that dropping the new members again gives back the same bytes.
     let own = text.strip_suffix(b"}").unwrap_or(text).trim_ascii_end();
-    let mut out = Vec::with_capacity(text.len() + 128);
+    let mut out = Vec::with_capacity(text.len() + 192);
     out.extend_from_slice(own);
     for (name, value) in members {
         if out.len() > 1 {
@@ -79,7 +124,7 @@ pub fn append<'a>(object: &Raw, members: impl IntoIterator<Item = (&'a str, Raw)
         }
         write::push_string(&mut out, name);
         out.push(b':');
-        out.extend_from_slice(value.as_bytes());
+        write::push_string(&mut out, value);
     }
     out.extend_from_slice(text.get(own.len()..).unwrap_or_default());
     Raw::trusted(out)
@@ -97,7 +142,9 @@ mod tests {
 
     fn drop_x(text: &str) -> String {
         let edit = |name: &str, _: &Raw| if name.starts_with('x') { Edit::Drop } else { Edit::Keep };
-        members(&raw(text), edit).as_str().to_owned()
+        let dropped = members(&raw(text), edit);
+        assert_eq!(remove(&raw(text), |name, _| name.starts_with('x')), dropped, "{text}");
+        dropped.as_str().to_owned()
     }
 
     #[test]
@@ -133,8 +180,9 @@ mod tests {
     #[test]
     fn an_object_that_keeps_everything_is_not_copied() {
         let object = raw(r#"{"a":1,"b":2}"#);
-        let same = members(&object, |_, _| Edit::Keep);
-        assert_eq!(same.as_bytes().as_ptr(), object.as_bytes().as_ptr());
+        for same in [members(&object, |_, _| Edit::Keep), remove(&object, |_, _| false)] {
+            assert_eq!(same.as_bytes().as_ptr(), object.as_bytes().as_ptr());
+        }
     }
 
     #[test]
@@ -144,12 +192,12 @@ mod tests {
 
     #[test]
     fn appended_members_follow_the_objects_own() {
-        let added = || [("b", Raw::of(&2)), ("c\n", Raw::of("x"))];
+        let added = || [("b", "\"2\""), ("c\n", "x")];
         for (text, expected) in [
-            ("{}", r#"{"b":2,"c\n":"x"}"#),
-            ("{ }", r#"{"b":2,"c\n":"x" }"#),
-            (r#"{ "a":1 }"#, r#"{ "a":1,"b":2,"c\n":"x" }"#),
-            ("null", r#"{"b":2,"c\n":"x"}"#),
+            ("{}", r#"{"b":"\"2\"","c\n":"x"}"#),
+            ("{ }", r#"{"b":"\"2\"","c\n":"x" }"#),
+            (r#"{ "a":1 }"#, r#"{ "a":1,"b":"\"2\"","c\n":"x" }"#),
+            ("null", r#"{"b":"\"2\"","c\n":"x"}"#),
         ] {
             assert_eq!(append(&raw(text), added()).as_str(), expected, "{text}");
         }
@@ -173,6 +221,8 @@ mod tests {
                 object.members().into_iter().zip(&keep).filter_map(|(member, keep)| keep.then_some(member)).collect();
             prop_assert!(Raw::from_text(edited.clone().into_bytes()).is_ok());
             prop_assert_eq!(edited.members(), expected);
+            let mut kept = keep.iter();
+            prop_assert_eq!(remove(&object, |_, _| !*kept.next().unwrap()), edited);
         }
     }
 }

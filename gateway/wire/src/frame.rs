@@ -190,7 +190,9 @@ fn message(body: &Bytes, text: &str) -> Result<Message, Malformed> {
         };
         return Ok(Message::Response(Response { id, outcome }));
     };
-    let method = walk::text(method).ok_or_else(|| invalid("Invalid Request: method must be a string"))?;
+    let method = walk::text(method)
+        .map(Into::into)
+        .ok_or_else(|| invalid("Invalid Request: method must be a string"))?;
     if envelope.result.is_some() || envelope.error.is_some() {
         return Err(invalid("Invalid Request: a message with a method has neither result nor error"));
     }

@@ -113,7 +113,7 @@ fn present(member: &Member<'_>, body: &Bytes) -> Option<Raw> {
 fn text(member: &Member<'_>) -> Result<Option<Box<str>>, serde_json::Error> {
     let Some(value) = member.present() else { return Ok(None) };
     let wrong = || serde::de::Error::custom(format_args!("{} must be a string", member.name()));
-    walk::text(value).map(Some).ok_or_else(wrong)
+    walk::text(value).map(|text| Some(text.into())).ok_or_else(wrong)
 }
 
 #[cfg(test)]

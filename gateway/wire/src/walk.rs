@@ -41,12 +41,12 @@ impl<'a> Member<'a> {
 }
 
 /// The text of a JSON string; `None` when the value is no string.
-pub(crate) fn text(value: &[u8]) -> Option<Box<str>> {
+pub(crate) fn text(value: &[u8]) -> Option<Cow<'_, str>> {
     let inner = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     if inner.contains(&b'\\') {
-        return serde_json::from_slice(value).ok();
+        return serde_json::from_slice(value).ok().map(Cow::Owned);
     }
-    std::str::from_utf8(inner).ok().map(Into::into)
+    std::str::from_utf8(inner).ok().map(Cow::Borrowed)
 }
 
 /// The members of an object, in order. None when `text` is no object.

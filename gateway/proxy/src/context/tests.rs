@@ -292,7 +292,7 @@ proptest! {
         arguments in unmarked_object(),
         forged in prop::sample::subsequence(RESERVED.to_vec(), 0..=6),
     ) {
-        let attack = edit::append(&raw(&arguments), forged.into_iter().map(|name| (name, Raw::of("forged"))));
+        let attack = edit::append(&raw(&arguments), forged.into_iter().map(|name| (name, "forged")));
         let (stripped, _) = strip(&attack, &|_| true);
         let seen = inject(&stripped, &ids("real", None, None));
         let (_, found) = strip(&seen, &|_| false);

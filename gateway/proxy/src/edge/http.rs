@@ -14,7 +14,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_core::future::BoxFuture;
-use http::{HeaderMap, Method as Verb, Request, Response, header, request};
+use http::{HeaderMap, HeaderName, Method as Verb, Request, Response, header, request};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use moongate_security::{Admitted, Denied, Knock, Reason, origin};
@@ -22,7 +22,6 @@ use moongate_storage::{Entry, Rate};
 use moongate_wire::{
     Era, Frame, Id, Message, Params, Refusal, RpcError, Version, code,
     era::{self, Facts, Verdict},
-    header as names,
     write::NoId,
 };
 
@@ -42,6 +41,7 @@ mod accept;
 mod answer;
 mod legacy;
 mod modern;
+mod names;
 mod standing;
 mod streams;
 
@@ -329,7 +329,7 @@ impl Visit<'_> {
         }
     }
 
-    fn header(&self, name: &str) -> Option<&str> {
+    fn header(&self, name: &HeaderName) -> Option<&str> {
         self.head.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
@@ -339,7 +339,7 @@ impl Visit<'_> {
     }
 
     fn session_header(&self) -> Option<&str> {
-        self.header(names::SESSION_ID)
+        self.header(&names::SESSION_ID)
     }
 
     /// How to answer what has no id: a session without version header is taken for 2025-03-26.
@@ -352,7 +352,7 @@ impl Visit<'_> {
     }
 
     fn header_ids(&self) -> [Option<Arc<str>>; 3] {
-        ["x-session-id", "x-assistant-id", "x-thread-id"].map(|name| self.header(name).map(Into::into))
+        names::CONTEXT.map(|name| self.header(&name).map(Into::into))
     }
 }
 

@@ -23,11 +23,14 @@ impl Accept {
         }
         let mut accept = Self { json: false, events: false };
         for range in values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')) {
-            let mut parts = range.split(';').map(str::trim);
-            let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
-            let refused = parts.any(is_zero_weight);
-            accept.json |= !refused && matches!(kind.as_str(), "application/json" | "application/*" | "*/*");
-            accept.events |= !refused && matches!(kind.as_str(), "text/event-stream" | "text/*" | "*/*");
+            let (kind, parameters) = range.split_once(';').unwrap_or((range, ""));
+            let kind = kind.trim_ascii();
+            let is = |names: [&str; 3]| names.iter().any(|name| kind.eq_ignore_ascii_case(name));
+            if parameters.split(';').map(str::trim).any(is_zero_weight) {
+                continue;
+            }
+            accept.json |= is(["application/json", "application/*", "*/*"]);
+            accept.events |= is(["text/event-stream", "text/*", "*/*"]);
         }
         (accept.json || accept.events).then_some(accept)
     }

@@ -10,11 +10,11 @@ use moongate_telemetry::Transport;
 use moongate_wire::{
     Id, Message, Method, Notification, Params, Refusal, Request, RpcError, Version, code,
     frame::Malformed,
-    header as names, ladder,
+    ladder,
     write::{self, NoId},
 };
 
-use super::{Visit, accept::Accept, answer, id_of};
+use super::{Visit, accept::Accept, answer, id_of, names};
 use crate::{
     edge::body::Body,
     engine::{self, Caller, Way},

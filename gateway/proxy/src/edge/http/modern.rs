@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::Response;
+use http::{HeaderName, Response};
 use moongate_core::{CallError, Kind};
 use moongate_telemetry::Transport;
 use moongate_wire::{
@@ -19,7 +19,7 @@ use moongate_wire::{
 };
 use tokio::sync::mpsc;
 
-use super::{Visit, accept::Accept, answer, standing::Standing};
+use super::{Visit, accept::Accept, answer, names, standing::Standing};
 use crate::{
     edge::{
         body::{Body, Source},
@@ -38,14 +38,14 @@ use crate::{
 impl Visit<'_> {
     pub(super) async fn modern(&self, request: Request, params: &Params, accept: Accept) -> Response<Body> {
         // A header that comes twice repeats nothing.
-        let raw = |name: &str| {
+        let raw = |name: HeaderName| {
             let mut values = self.head.headers.get_all(name).iter().map(http::HeaderValue::as_bytes);
             values.next().map(|first| if values.next().is_some() { b"" } else { first })
         };
         let headers = Headers {
-            version: raw(header::PROTOCOL_VERSION),
-            method: raw(header::METHOD),
-            name: raw(header::NAME),
+            version: raw(names::PROTOCOL_VERSION),
+            method: raw(names::METHOD),
+            name: raw(names::NAME),
         };
         let (version, method) = match ladder::check_http(&request, params, &headers) {
             Ok(checked) => checked,

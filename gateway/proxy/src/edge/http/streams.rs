@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use http::Response;
 use moongate_storage::EventId;
-use moongate_wire::{Method, Raw, Refusal, Version, code, header as names};
+use moongate_wire::{Method, Raw, Refusal, Version, code};
 
 use super::{
     answer,
     legacy::{InSession, Patient},
+    names,
     standing::Standing,
 };
 use crate::{
@@ -60,7 +61,7 @@ impl InSession<'_> {
 
     /// The GET stream: back to an earlier stream, or what changes from now on.
     pub(super) async fn open_stream(&self) -> Response<Body> {
-        match self.visit.header(names::LAST_EVENT_ID) {
+        match self.visit.header(&names::LAST_EVENT_ID) {
             Some(last) => self.resume(last).await,
             None => self.listen(None).await,
         }
