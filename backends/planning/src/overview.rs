@@ -70,14 +70,14 @@ pub(crate) async fn show(plans: &Plans<'_>, args: Show) -> Result<ToolOutput, To
     let plan = read(plans).await?;
     let (completed, scratchpad) =
         (args.include_completed.unwrap_or(true), args.include_scratchpad.unwrap_or(true));
-    let none = Shelf::default();
+    let none = (!scratchpad).then(Shelf::default);
     let shown = |todo: &&Arc<Todo>| completed || todo.status != TodoStatus::Completed;
     let overview = Overview {
         goal: plan.goal().map(|goal| &*goal.name),
         goals: &plan.goals,
         last_cleared_goal: plan.last_cleared_goal.as_deref(),
         todos: plan.todos.iter().filter(shown).map(|todo| &**todo).collect(),
-        memos: if scratchpad { &plan.memos } else { &none },
+        memos: none.as_ref().unwrap_or(&plan.memos),
         reflections: &plan.reflections,
     };
     Ok(ToolOutput::new(overview.markdown(&plan), &overview))
@@ -97,7 +97,9 @@ pub(crate) async fn clear(plans: &Plans<'_>) -> Result<ToolOutput, ToolError> {
 
 impl Overview<'_> {
     fn markdown(&self, plan: &Plan) -> String {
-        let mut out = String::from("# Planning state\n");
+        // Room for everything, or nearly: texts are most of it.
+        let mut out = String::with_capacity(128 + self.memos.weight() + plan.todos.weight());
+        out.push_str("# Planning state\n");
         self.write(&mut out, plan).expect("writing to a string cannot fail");
         out
     }
@@ -120,7 +122,9 @@ impl Overview<'_> {
         if !self.memos.is_empty() {
             writeln!(out, "\n## Memos ({} of {MAX_MEMOS})", self.memos.len())?;
             for memo in self.memos.iter() {
-                writeln!(out, "- {}: {}", memo.id, memo.content)?;
+                write!(out, "- {}: ", memo.id)?;
+                out.push_str(&memo.content);
+                out.push('\n');
             }
         }
         if let Some(reflection) = self.reflections.get(self.reflections.len().wrapping_sub(1)) {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use moongate_wire::{Raw, code};
+use moongate_wire::{Raw, code, write::text_block};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -91,12 +91,6 @@ impl ToolOutput {
         self.content.push(Raw::of(&block));
         self
     }
-}
-
-/// `{"type":"text","text":…}`
-pub fn text_block(text: &str) -> Raw {
-    let kind = moongate_wire::write::string("text");
-    moongate_wire::write::object([("type", &kind), ("text", &moongate_wire::write::string(text))])
 }
 
 impl ToolError {

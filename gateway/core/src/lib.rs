@@ -13,6 +13,7 @@ pub mod changes;
 pub mod clock;
 pub mod context;
 pub mod error;
+pub mod hash;
 pub mod html;
 pub mod offer;
 pub mod peer;

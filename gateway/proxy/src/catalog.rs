@@ -3,16 +3,13 @@
 //! Backends offer; routes, profiles and policy decide. The outcome for one caller is a [`View`], which is kept until
 //! something changes, so that a call costs one look-up and a list costs nothing but its bytes.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
 };
 
 use moongate_config::Config;
-use moongate_core::{Backend, Change, Context, Principal, Scopes, SessionKey};
+use moongate_core::{Backend, Change, Context, Principal, Scopes, SessionKey, hash::Map};
 use moongate_security::{gate::Admitted, policy::Rules};
 use moongate_telemetry::Metrics;
 use tokio::time::Instant;
@@ -45,7 +42,7 @@ pub struct Catalog {
     rules: Rules,
     metrics: Arc<Metrics>,
     generation: AtomicU64,
-    views: Mutex<HashMap<ViewKey, Arc<View>>>,
+    views: Mutex<Map<ViewKey, Arc<View>>>,
 }
 
 /// What a view depends on: path and identity, never connection or history.

@@ -1,7 +1,7 @@
 //! The one object behind every edge: what is configured now, what is going on, and the housekeeping of both.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashSet},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -11,7 +11,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use moongate_config::Config;
-use moongate_core::{Change, Changes, Clock, Principal, SessionKey, task::Group};
+use moongate_core::{Change, Changes, Clock, Principal, SessionKey, hash::Map, task::Group};
 use moongate_security::{gate::Gate, keyring::Keyring};
 use moongate_storage::{Note, State, To};
 use moongate_telemetry::{Metrics, Operation, Transport};
@@ -109,7 +109,7 @@ pub struct Gateway {
     pub(crate) calls: Arc<Tally>,
     created: Arc<Tally>,
     streams: AtomicU64,
-    operations: HashMap<(Method, bool), Operation>,
+    operations: Map<(Method, bool), Operation>,
     warned: Mutex<HashSet<Principal>>,
     reloaded: Notify,
 }

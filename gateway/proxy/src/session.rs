@@ -5,7 +5,6 @@
 //! stream or a call does.
 
 use std::{
-    collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
@@ -15,6 +14,7 @@ use std::{
 
 use moongate_core::{
     Answer, Ask, BoxFuture, CallError, Kind, Note,
+    hash::Map,
     peer::{Answers, Link},
 };
 use moongate_wire::{Id, Raw, frame::Outcome, write};
@@ -39,8 +39,8 @@ pub const ASK_TIMEOUT: Duration = Duration::from_mins(10);
 pub struct Sessions {
     /// Names this process in the ids of questions, so that an answer finds its way back.
     instance: Arc<str>,
-    live: Mutex<HashMap<Arc<str>, Weak<Live>>>,
-    kept: Mutex<HashMap<Arc<str>, Kept>>,
+    live: Mutex<Map<Arc<str>, Weak<Live>>>,
+    kept: Mutex<Map<Arc<str>, Kept>>,
     hub: Arc<Hub>,
 }
 
@@ -59,7 +59,7 @@ pub struct Live {
     pub id: Arc<str>,
     instance: Arc<str>,
     sessions: Weak<Sessions>,
-    pending: Mutex<HashMap<Box<str>, oneshot::Sender<Outcome>>>,
+    pending: Mutex<Map<Box<str>, oneshot::Sender<Outcome>>>,
     running: Mutex<Open<Id, Arc<Outbox>>>,
     streams: Mutex<Open<u64, Attached>>,
     /// Numbers questions and writers.
@@ -71,13 +71,13 @@ pub struct Live {
 /// What is open in a session; once the session has ended, nothing opens any more.
 #[derive(Debug)]
 struct Open<K, V> {
-    entries: HashMap<K, V>,
+    entries: Map<K, V>,
     ended: bool,
 }
 
 impl<K, V> Default for Open<K, V> {
     fn default() -> Self {
-        Self { entries: HashMap::new(), ended: false }
+        Self { entries: Map::default(), ended: false }
     }
 }
 

@@ -1,19 +1,18 @@
 //! How much each principal has going on: calls, sessions and parked calls, each with a ceiling.
 
 use std::{
-    collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use moongate_core::Principal;
+use moongate_core::{Principal, hash::Map};
 
 /// When to come back after a ceiling was reached: when something ends, nobody knows.
 pub const AGAIN: Duration = Duration::from_secs(1);
 
 /// Counts one sort of thing per principal.
 #[derive(Debug, Default)]
-pub struct Tally(Mutex<HashMap<Principal, usize>>);
+pub struct Tally(Mutex<Map<Principal, usize>>);
 
 /// One counted thing; it stops counting when dropped.
 #[derive(Debug)]

@@ -4,10 +4,10 @@
 //! wins, in configuration order. What a rule hides is unknown here; what only lacks a scope is known but refused, so that
 //! a client can ask for the scope.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use moongate_config::{Config, Patterns, Profile, Route};
-use moongate_core::{CallError, Kind, Offer, Prompt, Scope, Template, Tool};
+use moongate_core::{CallError, Kind, Offer, Prompt, Scope, Template, Tool, hash::Map};
 use moongate_security::{
     gate::Admitted,
     policy::{self, Decision, Rules, Target},
@@ -78,9 +78,9 @@ enum Found<T> {
 /// What one caller sees.
 #[derive(Debug)]
 pub struct View {
-    tools: HashMap<Arc<str>, Found<Arc<ToolEntry>>>,
-    prompts: HashMap<Arc<str>, (Member, Arc<Prompt>)>,
-    resources: HashMap<Arc<str>, Member>,
+    tools: Map<Arc<str>, Found<Arc<ToolEntry>>>,
+    prompts: Map<Arc<str>, (Member, Arc<Prompt>)>,
+    resources: Map<Arc<str>, Member>,
     templates: Vec<(Arc<Template>, Member)>,
     /// The resources the profile shows, if there is one.
     patterns: Option<Patterns>,
@@ -204,8 +204,8 @@ impl Builder<'_> {
         };
         let offers: Vec<&Offered> = offers.iter().filter(in_profile).collect();
         let (tools, tool_list) = self.tools(&offers, profile);
-        let (mut prompts, mut prompt_list) = (HashMap::new(), Vec::new());
-        let (mut resources, mut resource_list) = (HashMap::new(), Vec::new());
+        let (mut prompts, mut prompt_list) = (Map::default(), Vec::new());
+        let (mut resources, mut resource_list) = (Map::default(), Vec::new());
         let (mut templates, mut template_list) = (Vec::new(), Vec::new());
         for Offered { member, offer } in &offers {
             for prompt in &offer.prompts {
@@ -257,8 +257,8 @@ impl Builder<'_> {
         &self,
         offers: &[&Offered],
         profile: Option<&Profile>,
-    ) -> (HashMap<Arc<str>, Found<Arc<ToolEntry>>>, List) {
-        let (mut tools, mut listed, mut aliases) = (HashMap::new(), Vec::new(), Vec::new());
+    ) -> (Map<Arc<str>, Found<Arc<ToolEntry>>>, List) {
+        let (mut tools, mut listed, mut aliases) = (Map::default(), Vec::new(), Vec::new());
         for offered in offers {
             for tool in &offered.offer.tools {
                 let Some((shown, route)) = self.route(tool, &offered.member) else { continue };

@@ -4,13 +4,13 @@
 //! session's check, in one step.
 
 use std::{
-    hash::{BuildHasher, Hash, RandomState},
+    hash::Hash,
     net::IpAddr,
     num::NonZeroU32,
     sync::LazyLock,
 };
 
-use moongate_core::Principal;
+use moongate_core::{Principal, hash::Hasher};
 use moongate_storage::{Quota, Rate};
 
 use crate::address::fold;
@@ -19,7 +19,7 @@ use crate::address::fold;
 pub const FAILED_TOKEN_COST: NonZeroU32 = NonZeroU32::new(10).expect("ten is not zero");
 
 /// Keyed at random, so that nobody can find two callers whose counters collide.
-static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+static HASHER: LazyLock<Hasher> = LazyLock::new(Hasher::new);
 
 /// What a counter is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

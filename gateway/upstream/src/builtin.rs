@@ -3,12 +3,13 @@
 //! In: calls by name or alias, with arguments as the caller wrote them. Out: the result object, `isError` always said.
 //! This is where arguments meet the published schema; who may call what is decided before a call gets here.
 
-use std::{collections::HashMap, fmt, future::ready, sync::Arc};
+use std::{fmt, future::ready, sync::Arc};
 
 use moongate_core::{
     Backend, BoxFuture, Builtin, Call, CallError, Context, Kind, Offer, Operation, Raw, Reply, RpcError,
     Scope, SessionKey, Tool,
-    builtin::{Failure, ToolError, ToolOutput, ToolSpec, text_block},
+    builtin::{Failure, ToolError, ToolOutput, ToolSpec},
+    hash,
 };
 use moongate_wire::write;
 use serde_json::{Map, Value, json};
@@ -19,7 +20,7 @@ use crate::schema::Schema;
 pub struct BuiltinBackend {
     builtin: Arc<dyn Builtin>,
     tools: Vec<Entry>,
-    by_name: HashMap<Arc<str>, usize>,
+    by_name: hash::Map<Arc<str>, usize>,
     offer: Arc<Offer>,
     tool_errors: ToolErrors,
 }
@@ -43,7 +44,7 @@ impl BuiltinBackend {
     /// Puts `builtin` behind the seam.
     pub fn new(builtin: Arc<dyn Builtin>, tool_errors: ToolErrors) -> Self {
         let specs = builtin.tools();
-        let mut by_name = HashMap::new();
+        let mut by_name = hash::Map::default();
         for (index, spec) in specs.iter().enumerate() {
             by_name.extend(spec.names().map(|name| (name, index)));
         }
@@ -63,7 +64,7 @@ impl BuiltinBackend {
             return Err(CallError::client(Kind::Unknown, format!("Unknown tool: {name}")));
         };
         match self.run(tool, arguments, cx).await {
-            Ok(output) => Ok(result(&output.content, output.structured.as_ref(), false).into()),
+            Ok(output) => Ok(write::tool_result(&output.content, output.structured.as_ref(), false).into()),
             Err(ToolError::Failed(failure)) => self.failed(failure),
             Err(ToolError::Call(error)) => Err(error),
         }
@@ -79,9 +80,9 @@ impl BuiltinBackend {
     fn failed(&self, failure: Failure) -> Result<Reply, CallError> {
         match self.tool_errors {
             ToolErrors::Result => {
-                let text = text_block(&failure.message);
+                let text = write::text_block(&failure.message);
                 let structured = Raw::of(&Value::Object(structured(failure)));
-                Ok(result(&[text], Some(&structured), true).into())
+                Ok(write::tool_result(&[text], Some(&structured), true).into())
             }
             ToolErrors::JsonRpc => {
                 let mut error = RpcError::new(failure.code, failure.message.clone());
@@ -144,12 +145,6 @@ fn tool(spec: &ToolSpec) -> Tool {
         scope: spec.scope(),
         header_params: Vec::new(),
     }
-}
-
-fn result(content: &[Raw], structured: Option<&Raw>, is_error: bool) -> Raw {
-    let (content, is_error) = (write::array(content), Raw::of(&is_error));
-    let structured = structured.map(|structured| ("structuredContent", structured));
-    write::object([("content", &content)].into_iter().chain(structured).chain([("isError", &is_error)]))
 }
 
 fn structured(failure: Failure) -> Map<String, Value> {

@@ -106,6 +106,35 @@ pub fn with_members(object: &Raw, members: &[(&str, Raw)]) -> Raw {
     Raw::trusted(out)
 }
 
+/// `{"type":"text","text":…}`
+pub fn text_block(text: &str) -> Raw {
+    let mut out = Vec::with_capacity(text.len() + text.len() / 8 + 32);
+    out.extend_from_slice(br#"{"type":"text","text":"#);
+    push_string(&mut out, text);
+    out.push(b'}');
+    Raw::trusted(out)
+}
+
+/// `{"content":[…],"structuredContent":…,"isError":…}`, the result of a tool.
+pub fn tool_result(content: &[Raw], structured: Option<&Raw>, is_error: bool) -> Raw {
+    let room: usize = content.iter().chain(structured).map(|part| part.len() + 1).sum();
+    let mut out = Vec::with_capacity(room + 64);
+    out.extend_from_slice(br#"{"content":["#);
+    for (index, block) in content.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(block.as_bytes());
+    }
+    out.push(b']');
+    if let Some(structured) = structured {
+        out.extend_from_slice(br#","structuredContent":"#);
+        out.extend_from_slice(structured.as_bytes());
+    }
+    out.extend_from_slice(if is_error { br#","isError":true}"# } else { br#","isError":false}"# });
+    Raw::trusted(out)
+}
+
 /// A JSON string.
 pub fn string(text: &str) -> Raw {
     let mut out = Vec::with_capacity(text.len() + text.len() / 8 + 2);
@@ -193,6 +222,17 @@ mod tests {
         ] {
             assert_eq!(string(text), Raw::of(text));
         }
+    }
+
+    #[test]
+    fn the_result_of_a_tool_is_written_as_its_parts() {
+        let blocks = [text_block("a \"b\"\n"), text_block("")];
+        assert_eq!(blocks[0].as_str(), r#"{"type":"text","text":"a \"b\"\n"}"#);
+        assert_eq!(
+            tool_result(&blocks, Some(&Raw::empty_object()), false).as_str(),
+            r#"{"content":[{"type":"text","text":"a \"b\"\n"},{"type":"text","text":""}],"structuredContent":{},"isError":false}"#
+        );
+        assert_eq!(tool_result(&[], None, true).as_str(), r#"{"content":[],"isError":true}"#);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! from one counter, the turn; time alone does not order what happens in the same instant.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use moongate_core::{SessionKey, StateKey};
+use moongate_core::{SessionKey, StateKey, hash::Map};
 use tokio::time::Instant;
 
 use super::shards::{Shards, lock};
@@ -23,7 +23,7 @@ use crate::{
 
 #[derive(Default)]
 pub(super) struct DocumentMap {
-    shards: Shards<HashMap<SessionKey, HashMap<StateKey, Owner>>>,
+    shards: Shards<Map<SessionKey, Map<StateKey, Owner>>>,
     turn: AtomicU64,
     /// How many owners there are in all shards.
     owners: AtomicUsize,
@@ -190,7 +190,7 @@ impl DocumentMap {
 impl DocumentMap {
     /// How many owners are counted, and how many there are.
     pub(super) fn owners(&self) -> (usize, usize) {
-        let there = self.shards.each().map(|shard| shard.values().map(HashMap::len).sum::<usize>()).sum();
+        let there = self.shards.each().map(|shard| shard.values().map(Map::len).sum::<usize>()).sum();
         (self.owners.load(Ordering::Relaxed), there)
     }
 }

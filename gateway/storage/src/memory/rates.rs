@@ -8,6 +8,7 @@ use std::{
 use governor::{
     RateLimiter, clock, middleware::NoOpMiddleware, nanos::Nanos, state::keyed::DashMapStateStore,
 };
+use moongate_core::hash::Hasher;
 use tokio::time::Instant;
 
 use crate::{Quota, Rate};
@@ -15,7 +16,7 @@ use crate::{Quota, Rate};
 /// Quotas longer than this count as this long; the limiter's arithmetic on nanoseconds would overflow at 584 years.
 const LONGEST: Duration = Duration::from_hours(366 * 24);
 
-type Limiter = RateLimiter<u64, DashMapStateStore<u64>, Clock, NoOpMiddleware<Nanos>>;
+type Limiter = RateLimiter<u64, DashMapStateStore<u64, Hasher>, Clock, NoOpMiddleware<Nanos>>;
 
 /// All limiters. There are as many as quotas in the configuration: few enough to look through.
 #[derive(Default)]
@@ -79,7 +80,7 @@ impl Rates {
 fn limiter_for(quota: Quota) -> Limiter {
     let one = (quota.per.min(LONGEST) / quota.count.get()).max(Duration::from_nanos(1));
     let buckets = governor::Quota::with_period(one).expect("at least a nanosecond").allow_burst(quota.count);
-    RateLimiter::dashmap_with_clock(buckets, Clock { start: Instant::now() })
+    RateLimiter::dashmap_with_clock_and_hasher(buckets, Clock { start: Instant::now() }, Hasher::new())
 }
 
 fn check(limiter: &Limiter, rate: &Rate) -> Result<(), Duration> {

@@ -3,14 +3,10 @@
 //! In: ids and records. Out: records of sessions that are in use, and those that ended, each exactly once. Telling
 //! others about an ended session is left to `memory`.
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::hash_map::Entry, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use moongate_core::Raw;
+use moongate_core::{Raw, hash::Map};
 use tokio::time::Instant;
 
 use super::{
@@ -30,8 +26,8 @@ pub(super) type Ended = (Arc<str>, Arc<SessionRecord>);
 
 #[derive(Default)]
 struct Shard {
-    live: HashMap<Arc<str>, Session>,
-    ended: HashMap<Arc<str>, Instant>,
+    live: Map<Arc<str>, Session>,
+    ended: Map<Arc<str>, Instant>,
 }
 
 struct Session {
@@ -151,7 +147,7 @@ fn copy(raw: &Raw) -> Raw {
 }
 
 /// Halves what is mostly empty; not to the very size, or the next session would grow it again.
-fn shrink<V>(map: &mut HashMap<Arc<str>, V>) {
+fn shrink<V>(map: &mut Map<Arc<str>, V>) {
     if map.capacity() > 32 && map.len() < map.capacity() / 4 {
         map.shrink_to(map.len() * 2);
     }

@@ -1,22 +1,24 @@
 //! A value in sixteen parts, each with its own lock, so that sessions rarely wait for each other.
 
 use std::{
-    hash::{BuildHasher, Hash, RandomState},
+    hash::Hash,
     sync::{Mutex, MutexGuard, PoisonError},
 };
+
+use moongate_core::hash::Hasher;
 
 const COUNT: usize = 16;
 
 /// Sixteen of `T`; a key always belongs to the same one.
 pub(super) struct Shards<T> {
     /// Keyed by chance: callers choose some of the keys and must not be able to choose the shard.
-    hasher: RandomState,
+    hasher: Hasher,
     shards: [Mutex<T>; COUNT],
 }
 
 impl<T: Default> Default for Shards<T> {
     fn default() -> Self {
-        Self { hasher: RandomState::new(), shards: Default::default() }
+        Self { hasher: Hasher::new(), shards: Default::default() }
     }
 }
 
