@@ -3,12 +3,7 @@
 //! Only names the counters; the counting is [`State::enter`](moongate_storage::State::enter)'s, together with the
 //! session's check, in one step.
 
-use std::{
-    hash::Hash,
-    net::IpAddr,
-    num::NonZeroU32,
-    sync::LazyLock,
-};
+use std::{hash::Hash, net::IpAddr, num::NonZeroU32, sync::LazyLock};
 
 use moongate_core::{Principal, hash::Hasher};
 use moongate_storage::{Quota, Rate};
