@@ -136,6 +136,13 @@ impl Client {
         Self { version, capabilities: Raw::empty_object(), info: None }
     }
 
+    /// The same in memory of its own, for whoever keeps it longer than the request it was read from.
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        let info = self.info.as_ref().map(Raw::detached);
+        Self { version: self.version, capabilities: self.capabilities.detached(), info }
+    }
+
     /// The declared capability `name`, unless it is absent or `null`.
     pub fn capability(&self, name: &str) -> Option<Raw> {
         self.capabilities.member(name).filter(|value| !value.is_null())

@@ -94,16 +94,17 @@ impl Gateway {
         let mut honoured = Vec::new();
         for uri in std::mem::take(&mut wanted.resource_subscriptions) {
             let operation = Operation::Subscribe { uri: uri.as_str().into() };
-            match self.call_quietly(caller, &Params::default(), operation).await {
+            match Box::pin(self.call_quietly(caller, &Params::default(), operation)).await {
                 Ok(_) => honoured.push(uri),
                 Err(error) => tracing::debug!(%uri, %error, "subscription not honoured"),
             }
         }
         listener.refine(|filter| filter.uris = honoured.iter().cloned().collect());
         wanted.resource_subscriptions = honoured;
+        let client = Arc::new(caller.client.detached());
         Ok(Listening {
             id,
-            caller: caller.clone(),
+            caller: Caller { client, ..caller.clone() },
             gateway: Arc::clone(self),
             listener,
             honoured: wanted,
@@ -124,28 +125,37 @@ impl Listening {
         stop: impl Future<Output = ()> + Send,
         closing: Closing,
     ) {
-        let meta = Raw::of(&json!({"io.modelcontextprotocol/subscriptionId": self.id}));
-        let honoured = Raw::of(&self.honoured);
-        let params = write::object([("_meta", &meta), ("notifications", &honoured)]);
-        let acknowledged = write::notification("notifications/subscriptions/acknowledged", &params);
-        if out.send(acknowledged).await.is_ok() {
+        if out.send(self.acknowledgement()).await.is_ok() {
             tokio::select! {
                 () = out.closed() => {}
                 () = cancelled => {}
                 () = self.tell(&out) => {}
-                () = stop => self.close(&out, &meta, closing).await,
+                () = stop => self.close(&out, closing).await,
             }
         }
         for uri in &self.honoured.resource_subscriptions {
             let operation = Operation::Unsubscribe { uri: uri.as_str().into() };
-            if let Err(error) = self.gateway.call_quietly(&self.caller, &Params::default(), operation).await {
+            // On the heap: a listen waits for hours, and should not carry the room of a call all the while.
+            let params = Params::default();
+            let call = Box::pin(self.gateway.call_quietly(&self.caller, &params, operation));
+            if let Err(error) = call.await {
                 tracing::debug!(%uri, %error, "unsubscribe failed");
             }
         }
     }
 
-    async fn close(&self, out: &mpsc::Sender<Raw>, meta: &Raw, closing: Closing) {
-        let result = write::object([("resultType", &Raw::of("complete")), ("_meta", meta)]);
+    fn meta(&self) -> Raw {
+        Raw::of(&json!({"io.modelcontextprotocol/subscriptionId": self.id}))
+    }
+
+    fn acknowledgement(&self) -> Raw {
+        let (meta, honoured) = (self.meta(), Raw::of(&self.honoured));
+        let params = write::object([("_meta", &meta), ("notifications", &honoured)]);
+        write::notification("notifications/subscriptions/acknowledged", &params)
+    }
+
+    async fn close(&self, out: &mpsc::Sender<Raw>, closing: Closing) {
+        let result = write::object([("resultType", &Raw::of("complete")), ("_meta", &self.meta())]);
         // A client that left in the same moment needs neither.
         drop(out.send(write::result(&self.id, &result)).await);
         if closing == Closing::ResultAndCancelled {

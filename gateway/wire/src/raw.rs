@@ -48,6 +48,13 @@ impl Raw {
         Self(Bytes::from_static(b"null"))
     }
 
+    /// The same text in memory of its own. A `Raw` cut out of a body keeps all of that body, and all that was read with it;
+    /// whoever keeps one for longer than the request keeps this instead.
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        Self(Bytes::copy_from_slice(&self.0))
+    }
+
     /// The text as bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -144,6 +151,9 @@ mod tests {
         let member = object.member("a").unwrap();
         assert!(object.as_bytes().as_ptr_range().contains(&member.as_bytes().as_ptr()));
         assert_eq!(member.as_str(), r#"{"x": 1}"#);
+        let detached = member.detached();
+        assert!(!object.as_bytes().as_ptr_range().contains(&detached.as_bytes().as_ptr()));
+        assert_eq!(detached, member);
     }
 
     #[test]

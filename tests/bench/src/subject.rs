@@ -1,4 +1,4 @@
-//! The gateway that is measured: the default configuration, but with rates that are never reached.
+//! The gateway that is measured: the default configuration, but with limits that are never reached.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::{
     template::{Caller, Era, Template, ToolCall},
 };
 
-/// Counting must happen, refusing must not.
+/// Counting must happen, refusing must not. Every open `subscriptions/listen` is a call in progress.
 pub const CONFIG: &str = "security:\n  limits: {per_address: 1000000000/s, per_principal: 1000000000/s, \
-                          flood: 1000000000/s}\n";
+                          flood: 1000000000/s, calls: 10000}\n";
 
 /// How many sessions the calls are spread over.
 pub const SESSIONS: usize = 100;

@@ -137,13 +137,9 @@ impl Sessions {
 /// The record with its own copies of what the client wrote: a cut-out of the first request would keep all of that
 /// request in memory for as long as the session lives.
 fn detached(mut record: SessionRecord) -> SessionRecord {
-    record.capabilities = copy(&record.capabilities);
-    record.info = record.info.as_ref().map(copy);
+    record.capabilities = record.capabilities.detached();
+    record.info = record.info.as_ref().map(Raw::detached);
     record
-}
-
-fn copy(raw: &Raw) -> Raw {
-    Raw::from_text(Bytes::copy_from_slice(raw.as_bytes())).expect("a copy of checked JSON is checked JSON")
 }
 
 /// Halves what is mostly empty; not to the very size, or the next session would grow it again.

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::{HeaderMap, Uri, Version, header};
+use http::{HeaderMap, HeaderValue, Uri, Version, header};
 use moongate_core::Principal;
 use moongate_security::{Conn, Knock};
 
@@ -23,19 +23,22 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// The caller of `visit`, with the headers the gate reads and no others.
+    /// The caller of `visit`, with the headers the gate reads and no others. All copied: a part of the request would keep
+    /// the whole buffer it was read into, for as long as the stream is open.
     pub(super) fn of(visit: &Visit<'_>) -> Self {
         let shown = [header::HOST, header::ORIGIN, header::AUTHORIZATION];
+        let copied = |value: &HeaderValue| HeaderValue::from_bytes(value.as_bytes()).ok();
         let headers = shown
             .into_iter()
-            .filter_map(|name| Some((name.clone(), visit.head.headers.get(&name)?.clone())))
+            .filter_map(|name| Some((name.clone(), copied(visit.head.headers.get(&name)?)?)))
             .collect();
+        let uri = Uri::try_from(visit.head.uri.to_string()).unwrap_or_default();
         Self {
             gateway: Arc::clone(visit.gateway),
             principal: visit.admitted.principal().clone(),
             conn: visit.conn.gate.clone(),
             headers,
-            uri: visit.head.uri.clone(),
+            uri,
             version: visit.head.version,
         }
     }
@@ -49,7 +52,9 @@ impl Standing {
             tokio::time::sleep(RECHECK).await;
             let Self { conn, headers, uri, version, .. } = self;
             let knock = Knock { conn, headers, uri, version: *version };
-            let admitted = self.gateway.snapshot().gate.admit(&knock).await;
+            let snapshot = self.gateway.snapshot();
+            // On the heap: most of the time the stream only waits, and should not carry the gate's room all the while.
+            let admitted = Box::pin(snapshot.gate.admit(&knock)).await;
             if !admitted.is_ok_and(|admitted| *admitted.principal() == self.principal) {
                 tracing::info!(
                     principal = self.principal.as_str(),

@@ -89,6 +89,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Prefixed<S> {
         }
         let length = self.prefix.len().min(buf.remaining());
         buf.put_slice(&self.prefix.split_to(length));
+        if self.prefix.is_empty() && buf.remaining() > 0 {
+            // With what came right behind it: a reader that got the prefix alone would make room for a second read, and
+            // keep twice the room for as long as the connection lasts. An error or an end is told by the next read.
+            let _next = Pin::new(&mut self.stream).poll_read(cx, buf);
+        }
         Poll::Ready(Ok(()))
     }
 }
@@ -167,6 +172,26 @@ mod tests {
         let mut whole = Vec::new();
         Prefixed::new(prefix, stream).read_to_end(&mut whole).await.unwrap();
         assert_eq!(whole, b"GET / HTTP/1.1\r\n\r\n");
+    }
+
+    #[tokio::test]
+    async fn the_prefix_comes_with_what_follows_it_and_is_not_lost_to_an_error() {
+        let mut read = [0; 8];
+        let mut stream = Prefixed::new(Bytes::from_static(b"ab"), &b"cdef"[..]);
+        assert_eq!(stream.read(&mut read).await.unwrap(), 6);
+        assert_eq!(&read[..6], b"abcdef");
+
+        let mut small = [0; 1];
+        let mut stream = Prefixed::new(Bytes::from_static(b"ab"), &b"c"[..]);
+        for expected in [b"a", b"b", b"c"] {
+            assert_eq!((stream.read(&mut small).await.unwrap(), &small), (1, expected));
+        }
+
+        let (near, far) = tokio::io::duplex(8);
+        drop(far);
+        let mut stream = Prefixed::new(Bytes::from_static(b"ab"), near);
+        assert_eq!(stream.read(&mut read).await.unwrap(), 2);
+        assert_eq!(stream.read(&mut read).await.unwrap(), 0);
     }
 
     #[tokio::test]
