@@ -50,7 +50,7 @@ pub struct Catalog {
 struct ViewKey {
     profile: Option<Arc<str>>,
     principal: Principal,
-    scopes: Scopes,
+    scopes: Arc<Scopes>,
 }
 
 impl Catalog {
@@ -77,18 +77,23 @@ impl Catalog {
         let key = ViewKey {
             profile: profile.cloned(),
             principal: admitted.principal().clone(),
-            scopes: admitted.scopes().clone(),
+            scopes: Arc::clone(admitted.scopes()),
         };
         let generation = self.generation.load(Ordering::Acquire);
-        if let Some(view) = self.kept(&key, generation) {
-            return view;
+        match self.kept(&key, generation) {
+            Some(view) => view,
+            // On the heap: nearly every call finds its view.
+            None => Box::pin(self.build(key, generation, admitted, cx())).await,
         }
-        let cx = cx();
+    }
+
+    async fn build(&self, key: ViewKey, generation: u64, admitted: &Admitted, cx: Context) -> Arc<View> {
         let mut offers = Vec::with_capacity(self.members.len());
         for member in &self.members {
             offers.push(Offered { member: member.clone(), offer: member.backend.offer(&cx).await });
         }
-        let view = View::build(&offers, &self.config, &self.rules, admitted, profile, &self.metrics);
+        let view =
+            View::build(&offers, &self.config, &self.rules, admitted, key.profile.as_ref(), &self.metrics);
         let view = Arc::new(view.valid_for(generation, &offers));
         let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
         if views.len() >= MAX_VIEWS {
@@ -100,7 +105,7 @@ impl Catalog {
 
     fn kept(&self, key: &ViewKey, generation: u64) -> Option<Arc<View>> {
         let views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
-        views.get(key).filter(|view| view.is_valid(generation, Instant::now())).cloned()
+        views.get(key).filter(|view| view.is_valid(generation, Instant::now)).cloned()
     }
 
     /// Something changed: what was derived from the old lists is not used any more.

@@ -167,11 +167,10 @@ impl Gateway {
             }
         };
         let peer = Peer::silent(Arc::clone(&caller.client));
-        let limit = timeout(caller, None);
-        let cx = self.context(caller, params, None, peer, limit)?;
-        let backend = Arc::clone(&member.backend);
+        let (limit, start) = (timeout(caller, None), Instant::now());
+        let cx = self.context(caller, params, None, peer, start + limit)?;
         let call = Call { operation, meta: params.meta.raw.as_ref().map(clean_meta) };
-        within(limit, Arc::default(), Box::pin(async move { backend.call(call, &cx).await })).await
+        within(limit, start, &Outbox::default(), member.backend.call(call, &cx)).await
     }
 
     /// Starts `tools/call`, `prompts/get` or `resources/read`, which speaks through `outbox`. `check` may still refuse a
@@ -207,17 +206,16 @@ impl Gateway {
         let counted = self.count_call(caller)?;
         let (link, running) = link(way, &outbox);
         let peer = Peer::new(Arc::clone(&caller.client), link);
-        let limit = timeout(caller, target.timeout);
-        let cx = self.context(caller, params, Some(&target.claimed), peer, limit)?;
+        let (limit, start) = (timeout(caller, target.timeout), Instant::now());
+        let cx = self.context(caller, params, Some(&target.claimed), peer, start + limit)?;
         let name = params.name.as_deref().or(params.uri.as_deref()).unwrap_or_default();
-        let observed = Observed::new(method, name, &target.metric, cx.clone());
+        let observed = Observed::new(method, name, &target.metric, start, cx);
         let call = Call { operation: target.operation, meta: params.meta.raw.as_ref().map(clean_meta) };
         let (backend, inner) = (target.member.backend, Arc::clone(&outbox));
         let notes_dropped = self.metrics.notes_dropped().clone();
         let future = Box::pin(async move {
             let _held = (counted, running);
-            let running = Box::pin(async move { backend.call(call, &cx).await });
-            let outcome = within(limit, Arc::clone(&inner), running).await;
+            let outcome = within(limit, start, &inner, backend.call(call, &observed.cx)).await;
             notes_dropped.add(inner.take_dropped());
             observed.finish(&outcome);
             outcome
@@ -260,7 +258,7 @@ impl Gateway {
         let cx = || {
             let ids = resolve(caller, &Params::default(), None).ids;
             let peer = Peer::silent(Arc::clone(&caller.client));
-            context_of(caller, ids, peer, timeout(caller, None))
+            context_of(caller, ids, peer, Instant::now() + timeout(caller, None))
         };
         caller.snapshot.catalog.view(&caller.admitted, caller.profile.as_ref(), cx).await
     }
@@ -271,7 +269,7 @@ impl Gateway {
         params: &Params,
         claimed: Option<&Claimed>,
         peer: Peer,
-        limit: Duration,
+        deadline: Instant,
     ) -> Result<Context, CallError> {
         let resolved = resolve(caller, params, claimed);
         if let Some(field) = context::unusable(&resolved.ids) {
@@ -282,7 +280,7 @@ impl Gateway {
         if resolved.defaulted {
             self.warn_default_session(caller.admitted.principal(), &resolved.ids.session);
         }
-        Ok(context_of(caller, resolved.ids, peer, limit))
+        Ok(context_of(caller, resolved.ids, peer, deadline))
     }
 }
 
@@ -299,11 +297,11 @@ fn resolve(caller: &Caller, params: &Params, claimed: Option<&Claimed>) -> Resol
     context::resolve(&sources, admitted.principal().kind(), &caller.snapshot.config.context)
 }
 
-fn context_of(caller: &Caller, ids: ContextIds, peer: Peer, limit: Duration) -> Context {
+fn context_of(caller: &Caller, ids: ContextIds, peer: Peer, deadline: Instant) -> Context {
     Context {
         principal: caller.admitted.principal().clone(),
         ids,
-        deadline: Instant::now() + limit,
+        deadline,
         client: Arc::clone(&caller.client),
         peer,
     }

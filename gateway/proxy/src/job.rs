@@ -290,12 +290,16 @@ impl Drop for WaitGuard<'_> {
     }
 }
 
-/// Runs `call` for at most `limit`, not counting the time it waits for the client.
+/// Runs `call`, which began at `start`, for at most `limit`, not counting the time it waits for the client.
 ///
 /// # Cancel safety
 /// Dropping the future drops the call.
-pub async fn within(limit: Duration, outbox: Arc<Outbox>, mut call: BoxFuture<'static, Outcome>) -> Outcome {
-    let start = Instant::now();
+pub async fn within(
+    limit: Duration,
+    start: Instant,
+    outbox: &Outbox,
+    mut call: BoxFuture<'_, Outcome>,
+) -> Outcome {
     let mut sleep: Option<Pin<Box<tokio::time::Sleep>>> = None;
     poll_fn(|poller| {
         if let Poll::Ready(outcome) = call.as_mut().poll(poller) {
@@ -414,13 +418,13 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(5)).await;
             Ok(done())
         });
-        assert!(within(Duration::from_secs(10), outbox, call).await.is_ok());
+        assert!(within(Duration::from_secs(10), Instant::now(), &outbox, call).await.is_ok());
 
         let call: BoxFuture<'static, Outcome> = Box::pin(async {
             tokio::time::sleep(Duration::from_secs(11)).await;
             Ok(done())
         });
-        let late = within(Duration::from_secs(10), Arc::default(), call).await;
+        let late = within(Duration::from_secs(10), Instant::now(), &Outbox::default(), call).await;
         assert!(matches!(late, Err(CallError { kind: Kind::Timeout, .. })));
     }
 }

@@ -26,15 +26,15 @@ pub(crate) fn client(
 }
 
 impl Gateway {
-    /// Requests that are answered at once; `None` for the others.
+    /// Requests that are answered at once.
     pub(crate) async fn modern_quick(
         &self,
         caller: &Caller,
         method: Method,
         request: &Request,
         params: &Params,
-    ) -> Option<Outcome> {
-        Some(match method {
+    ) -> Outcome {
+        match method {
             Method::Discover => Ok(self.discover(caller)),
             Method::ListTools | Method::ListPrompts | Method::ListResources | Method::ListTemplates => {
                 self.list(caller, method, params.cursor.as_deref()).await
@@ -43,8 +43,8 @@ impl Gateway {
                 let all = request.params.clone().unwrap_or_else(Raw::empty_object);
                 self.call_quietly(caller, params, Operation::Complete { params: all }).await
             }
-            _ => return None,
-        })
+            _ => Err(engine::unsupported(method)),
+        }
     }
 
     /// Takes up a parked call with a retry's answers, if the caller may still make that call.

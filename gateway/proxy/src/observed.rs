@@ -18,17 +18,17 @@ pub(crate) struct Observed {
     name: Box<str>,
     metric: Operation,
     started: Instant,
-    cx: Context,
+    pub(crate) cx: Context,
     finished: bool,
 }
 
 impl Observed {
-    pub(crate) fn new(method: Method, name: &str, metric: &Operation, cx: Context) -> Self {
+    pub(crate) fn new(method: Method, name: &str, metric: &Operation, started: Instant, cx: Context) -> Self {
         Self {
             method,
             name: name.get(..name.floor_char_boundary(SHOWN_NAME)).unwrap_or_default().into(),
             metric: metric.clone(),
-            started: Instant::now(),
+            started,
             cx,
             finished: false,
         }

@@ -1,22 +1,24 @@
 //! Legacy sessions that are in use in this process.
 //!
 //! What must be known about a session lives in `State`; a [`Live`] holds what only makes sense here and now: running
-//! calls by request id, questions that wait for the client's answer, and the ends of open streams. It exists while a
-//! stream or a call does.
+//! calls by request id, questions that wait for the client's answer, and the ends of open streams. It exists from a
+//! session's first call to its end, so that a call finds everything ready; a session that this process did not create
+//! has one while a stream or a call does.
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use moongate_core::{
-    Answer, Ask, BoxFuture, CallError, Kind, Note,
+    Answer, Ask, BoxFuture, CallError, Client, Kind, Note,
     hash::Map,
     peer::{Answers, Link},
 };
+use moongate_storage::SessionRecord;
 use moongate_wire::{Id, Raw, frame::Outcome, write};
 use tokio::{
     sync::{mpsc, oneshot},
@@ -50,6 +52,8 @@ struct Kept {
     _counted: Counted,
     /// From the first GET stream or subscription on, so that no change is lost while no stream is open.
     listener: Option<Arc<Listener>>,
+    /// From the first call on.
+    live: Option<Arc<Live>>,
 }
 
 /// One session in use.
@@ -59,6 +63,7 @@ pub struct Live {
     pub id: Arc<str>,
     instance: Arc<str>,
     sessions: Weak<Sessions>,
+    client: OnceLock<Arc<Client>>,
     pending: Mutex<Map<Box<str>, oneshot::Sender<Outcome>>>,
     running: Mutex<Open<Id, Arc<Outbox>>>,
     streams: Mutex<Open<u64, Attached>>,
@@ -124,17 +129,20 @@ impl Sessions {
 
     /// Remembers a session that was just created.
     pub fn created(&self, id: &Arc<str>, counted: Counted) {
-        lock(&self.kept).insert(Arc::clone(id), Kept { _counted: counted, listener: None });
+        lock(&self.kept).insert(Arc::clone(id), Kept { _counted: counted, listener: None, live: None });
     }
 
     /// The session for use; every holder sees the same one.
-    pub fn enter(self: &Arc<Self>, id: &Arc<str>) -> Arc<Live> {
+    pub fn enter(self: &Arc<Self>, id: &str) -> Arc<Live> {
         let mut live = lock(&self.live);
         if let Some(found) = live.get(id).and_then(Weak::upgrade) {
             return found;
         }
-        let new = Arc::new(Live::new(Arc::clone(id), Arc::clone(&self.instance), Arc::downgrade(self)));
-        live.insert(Arc::clone(id), Arc::downgrade(&new));
+        let new = Arc::new(Live::new(id.into(), Arc::clone(&self.instance), Arc::downgrade(self)));
+        live.insert(Arc::clone(&new.id), Arc::downgrade(&new));
+        if let Some(kept) = lock(&self.kept).get_mut(id) {
+            kept.live = Some(Arc::clone(&new));
+        }
         new
     }
 
@@ -145,9 +153,10 @@ impl Sessions {
 
     /// The sessions that must not expire now.
     pub fn in_use(&self) -> Vec<Arc<str>> {
-        lock(&self.live)
-            .iter()
-            .filter(|(_, live)| live.strong_count() > 0)
+        let (live, kept) = (lock(&self.live), lock(&self.kept));
+        let idle = |id: &str| usize::from(kept.get(id).is_some_and(|kept| kept.live.is_some()));
+        live.iter()
+            .filter(|(id, live)| live.strong_count() > idle(id))
             .map(|(id, _)| Arc::clone(id))
             .collect()
     }
@@ -163,7 +172,8 @@ impl Sessions {
 
     /// The session is over: its calls are cancelled, its streams end.
     pub fn ended(&self, id: &str) {
-        lock(&self.kept).remove(id);
+        // Let go of only after the lock: the last holder of a session takes it off the list.
+        let _kept = lock(&self.kept).remove(id);
         if let Some(live) = self.find(id) {
             live.end();
         }
@@ -177,12 +187,23 @@ impl Live {
             id,
             instance,
             sessions,
+            client: OnceLock::new(),
             pending: Mutex::default(),
             running: Mutex::default(),
             streams: Mutex::default(),
             questions: AtomicU64::new(1),
             editing: tokio::sync::Mutex::default(),
         }
+    }
+
+    /// What the session's client said about itself in `initialize`.
+    pub fn client(&self, record: &SessionRecord) -> Arc<Client> {
+        let client = || Client {
+            version: record.version,
+            capabilities: record.capabilities.clone(),
+            info: record.info.clone(),
+        };
+        Arc::clone(self.client.get_or_init(|| Arc::new(client())))
     }
 
     /// Registers a call before it runs, so that it can be cancelled by its id from now on.
@@ -452,8 +473,23 @@ mod tests {
     }
 
     #[test]
+    fn a_session_of_this_process_stays_ready_without_being_in_use_until_it_ends() {
+        let sessions = sessions();
+        let id: Arc<str> = "s".into();
+        sessions.created(&id, Arc::new(Tally::default()).count(&Principal::local(), 10).unwrap());
+        let first = Arc::downgrade(&sessions.enter(&id));
+        assert!(sessions.in_use().is_empty());
+        let again = sessions.enter(&id);
+        assert!(Weak::ptr_eq(&first, &Arc::downgrade(&again)));
+        assert_eq!(sessions.in_use(), [Arc::clone(&id)]);
+        drop(again);
+        sessions.ended("s");
+        assert!(first.upgrade().is_none() && lock(&sessions.live).is_empty());
+    }
+
+    #[test]
     fn an_id_in_use_is_refused_and_free_again_afterwards() {
-        let live = sessions().enter(&"s".into());
+        let live = sessions().enter("s");
         let outbox = Arc::new(Outbox::default());
         let running = live.start(&Id::from(1), &outbox).unwrap();
         assert_eq!(live.start(&Id::from(1), &outbox).err(), Some(NotStarted::InUse));
@@ -474,7 +510,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_finds_its_question_and_a_dropped_question_is_withdrawn() {
-        let live = sessions().enter(&"s".into());
+        let live = sessions().enter("s");
         let outbox = Arc::new(Outbox::default());
         let link = SessionLink { live: Arc::clone(&live), outbox: Arc::clone(&outbox), can_stream: true };
         let asked = link.ask(vec![("k".into(), Ask::Roots)]);

@@ -125,8 +125,8 @@ impl View {
     }
 
     /// Whether it may still be used.
-    pub fn is_valid(&self, generation: u64, now: Instant) -> bool {
-        self.generation == generation && self.valid_until.is_none_or(|until| now < until)
+    pub fn is_valid(&self, generation: u64, now: impl FnOnce() -> Instant) -> bool {
+        self.generation == generation && self.valid_until.is_none_or(|until| now() < until)
     }
 
     /// The tool called `name`, by its shown name or an alias.

@@ -60,7 +60,7 @@ impl Admitted {
     }
 
     /// What it may do.
-    pub fn scopes(&self) -> &Scopes {
+    pub fn scopes(&self) -> &Arc<Scopes> {
         &self.identity.scopes
     }
 

@@ -222,8 +222,9 @@ impl Visit<'_> {
     async fn dispatch(&self, body: &mut Incoming) -> Response<Body> {
         match self.head.method {
             Verb::POST => self.post(body).await,
-            Verb::GET => self.get().await,
-            Verb::DELETE => self.delete().await,
+            // What is rare is on the heap, here and below: a future has room for all its branches and is moved whole.
+            Verb::GET => Box::pin(self.get()).await,
+            Verb::DELETE => Box::pin(self.delete()).await,
             _ => not_allowed("POST, GET, DELETE, OPTIONS"),
         }
     }
@@ -232,7 +233,7 @@ impl Visit<'_> {
         match self.read(body).await {
             Ok((accept, frame)) => match frame {
                 Frame::One(message) => self.one(message, accept).await,
-                Frame::Batch(messages) => self.batch(messages, accept).await,
+                Frame::Batch(messages) => Box::pin(self.batch(messages, accept)).await,
             },
             Err(response) => *response,
         }
@@ -283,7 +284,9 @@ impl Visit<'_> {
             (Ok(Verdict::Modern), Message::Request(request)) => self.modern(request, &params, accept).await,
             // Nothing a modern client may notify means anything over HTTP: closing the connection is how it cancels.
             (Ok(Verdict::Modern), _) => answer::accepted(),
-            (Ok(Verdict::Initialize), Message::Request(request)) => self.initialize(request, accept).await,
+            (Ok(Verdict::Initialize), Message::Request(request)) => {
+                Box::pin(self.initialize(request, accept)).await
+            }
             (Ok(_), message) => self.legacy(message, &params, accept).await,
         }
     }

@@ -389,8 +389,9 @@ impl Pipe {
             Ok((client, log_level)) => self.caller(&admitted, client, log_level),
             Err(error) => return self.say(failed(error)).await,
         };
-        let started = tokio::time::Instant::now();
-        if let Some(outcome) = self.gateway.modern_quick(&caller, method, &request, &params).await {
+        if !method.may_ask() {
+            let started = tokio::time::Instant::now();
+            let outcome = self.gateway.modern_quick(&caller, method, &request, &params).await;
             self.gateway.observe(method, Transport::Pipe, started, &outcome);
             return self.say(shape::final_message(&request.id, method, outcome, version)).await;
         }

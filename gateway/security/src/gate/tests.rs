@@ -248,7 +248,7 @@ async fn authenticators_are_asked_in_order_until_one_knows() {
     let gate = Gate::new(Settings::default(), vec![local, Arc::new(Book)], state());
     let admitted = Request::with_token(token.expose()).admit(&gate).await.unwrap();
     assert_eq!(*admitted.principal(), Principal::local());
-    assert_eq!(*admitted.scopes(), Scopes::all());
+    assert_eq!(**admitted.scopes(), Scopes::all());
     let admitted = Request::with_token("alice").admit(&gate).await.unwrap();
     assert_eq!(admitted.principal().as_str(), "issued:alice");
     assert_eq!(Request::with_token("wrong").refusal(&gate).await.1, Reason::TokenInvalid);
@@ -395,7 +395,7 @@ async fn behind_a_trusted_proxy_the_client_is_counted() {
 async fn a_pipe_is_the_user_or_whom_its_token_names() {
     let gate = gate(Settings { anonymous: Some(Scopes::default()), ..Settings::default() });
     let local = gate.admit_local(None).await.unwrap();
-    assert_eq!((local.principal(), local.scopes()), (&Principal::local(), &Scopes::all()));
+    assert_eq!((local.principal(), &**local.scopes()), (&Principal::local(), &Scopes::all()));
     let alice = gate.admit_local(Some("alice")).await.unwrap();
     assert_eq!(alice.principal().as_str(), "issued:alice");
     assert_eq!(gate.admit_local(Some("wrong")).await.unwrap_err().reason, Reason::TokenInvalid);

@@ -154,14 +154,9 @@ impl Visit<'_> {
             let error = Refusal::new(status, code::FORBIDDEN, "session expired").error;
             return Err(Box::new(answer::error(status, request, self.no_id(), &error, Accept::JSON)));
         };
-        let id: Arc<str> = id.into();
-        let client = Client {
-            version: record.version,
-            capabilities: record.capabilities.clone(),
-            info: record.info.clone(),
-        };
-        let caller = self.legacy_caller(Arc::new(client), Arc::clone(&id), Some(&record));
-        Ok(InSession { visit: self, live: self.gateway.sessions.enter(&id), caller })
+        let live = self.gateway.sessions.enter(id);
+        let caller = self.legacy_caller(live.client(&record), Arc::clone(&live.id), Some(&record));
+        Ok(InSession { visit: self, live, caller })
     }
 
     pub(super) async fn legacy(&self, message: Message, params: &Params, accept: Accept) -> Response<Body> {
@@ -301,7 +296,7 @@ impl InSession<'_> {
             return self.call(request.id, method, params, accept).await;
         }
         let started = tokio::time::Instant::now();
-        let outcome = self.quick(method, &request, params).await;
+        let outcome = Box::pin(self.quick(method, &request, params)).await;
         self.gateway().observe(method, Transport::Tcp, started, &outcome);
         answer::outcome(&request.id, method, outcome, version, accept)
     }

@@ -58,15 +58,16 @@ impl Visit<'_> {
             Ok(caller) => caller,
             Err(error) => return answer::failure(&request.id, method, &error, version, accept),
         };
-        let started = tokio::time::Instant::now();
-        if let Some(outcome) = self.gateway.modern_quick(&caller, method, &request, params).await {
-            self.gateway.observe(method, Transport::Tcp, started, &outcome);
-            return answer::outcome(&request.id, method, outcome, version, accept);
+        if method.may_ask() {
+            return self.modern_call(caller, request.id, method, params, accept).await;
         }
         if method == Method::Listen {
-            return self.listen(&caller, request, version, accept).await;
+            return Box::pin(self.listen(&caller, request, version, accept)).await;
         }
-        self.modern_call(&caller, request.id, method, params, accept).await
+        let started = tokio::time::Instant::now();
+        let outcome = Box::pin(self.gateway.modern_quick(&caller, method, &request, params)).await;
+        self.gateway.observe(method, Transport::Tcp, started, &outcome);
+        answer::outcome(&request.id, method, outcome, version, accept)
     }
 
     fn modern_caller(&self, version: Version, params: &Params) -> Result<Caller, CallError> {
@@ -85,7 +86,7 @@ impl Visit<'_> {
 
     async fn modern_call(
         &self,
-        caller: &Caller,
+        caller: Caller,
         id: Id,
         method: Method,
         params: &Params,
@@ -96,11 +97,11 @@ impl Visit<'_> {
         let check = |entry: &ToolEntry, arguments: &Raw| self.check_header_params(entry, arguments);
         let request = (id.clone(), method, params);
         let started = if let Some(state) = &params.request_state {
-            self.gateway.resume(caller, request, &identity, state, &check).await
+            Box::pin(self.gateway.resume(&caller, request, &identity, state, &check)).await
         } else {
             let way = Way::Rounds { responses: params.input_responses.clone() };
-            let outbox = engine::outbox(caller, params);
-            self.gateway.begin(caller, request, outbox, way, &check).await.map(Resumed::Go)
+            let outbox = engine::outbox(&caller, params);
+            self.gateway.begin(&caller, request, outbox, way, &check).await.map(Resumed::Go)
         };
         let job = match started {
             Ok(Resumed::Go(job)) => job,
@@ -109,7 +110,7 @@ impl Visit<'_> {
         };
         let call = RunningCall {
             gateway: Arc::clone(self.gateway),
-            caller: caller.clone(),
+            caller,
             method,
             identity,
             job: Some(job),

@@ -73,12 +73,12 @@ pub(super) struct Activity {
     blocked: AtomicU64,
     draining: AtomicU64,
     hung_up: AtomicU64,
-    /// One for each request that runs.
+    /// One for each request that runs on a multiplexed connection.
     taking: Mutex<Vec<Arc<Mutex<Taking>>>>,
 }
 
-/// How the client takes an answer. The socket does not tell: on HTTP/2 each answer waits for its own window, while
-/// pings and other answers are written.
+/// How the client takes an answer of a multiplexed connection. The socket does not tell: on HTTP/2 each answer waits for
+/// its own window, while pings and other answers are written. On HTTP/1.1 it does, and nothing is kept.
 #[derive(Debug)]
 struct Taking {
     /// Frames that are not written in full.
@@ -91,7 +91,7 @@ struct Taking {
 #[derive(Debug)]
 pub(super) struct Running {
     activity: Arc<Activity>,
-    taking: Arc<Mutex<Taking>>,
+    taking: Option<Arc<Mutex<Taking>>>,
 }
 
 impl Activity {
@@ -128,8 +128,11 @@ impl Activity {
     pub(super) fn begin(self: &Arc<Self>) -> Running {
         self.running.fetch_add(1, Ordering::AcqRel);
         self.head.store(0, Ordering::Release);
-        let taking = Arc::new(Mutex::new(Taking { waiting: 0, since: Instant::now() }));
-        lock(&self.taking).push(Arc::clone(&taking));
+        let taking = self.multiplexed.load(Ordering::Acquire).then(|| {
+            let taking = Arc::new(Mutex::new(Taking { waiting: 0, since: Instant::now() }));
+            lock(&self.taking).push(Arc::clone(&taking));
+            taking
+        });
         Running { activity: Arc::clone(self), taking }
     }
 
@@ -245,7 +248,7 @@ impl Taking {
 impl Running {
     /// A frame of the answer waits to be written.
     pub(super) fn frame_waits(&self) {
-        let mut taking = lock(&self.taking);
+        let Some(mut taking) = self.taking() else { return };
         if taking.waiting == 0 {
             taking.since = Instant::now();
         }
@@ -254,20 +257,29 @@ impl Running {
 
     /// Bytes of a frame that waits were written.
     pub(super) fn bytes_moved(&self) {
-        lock(&self.taking).since = Instant::now();
+        if let Some(mut taking) = self.taking() {
+            taking.since = Instant::now();
+        }
     }
 
     /// A frame is written in full, or given up.
     pub(super) fn frame_left(&self) {
-        let mut taking = lock(&self.taking);
-        taking.waiting = taking.waiting.saturating_sub(1);
+        if let Some(mut taking) = self.taking() {
+            taking.waiting = taking.waiting.saturating_sub(1);
+        }
+    }
+
+    fn taking(&self) -> Option<MutexGuard<'_, Taking>> {
+        self.taking.as_deref().map(lock)
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         let activity = &self.activity;
-        lock(&activity.taking).retain(|taking| !Arc::ptr_eq(taking, &self.taking));
+        if let Some(mine) = &self.taking {
+            lock(&activity.taking).retain(|taking| !Arc::ptr_eq(taking, mine));
+        }
         activity.answered.store(true, Ordering::Release);
         // Marked before the count falls, so that no verdict sees an idle connection with an old moment.
         activity.mark(&activity.idle);
@@ -421,6 +433,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_waits_is_cut_whatever_the_others_do() {
         let activity = Arc::new(Activity::new());
+        activity.multiplex();
         let (silent, read, unread) = (activity.begin(), activity.begin(), activity.begin());
         time::advance(Duration::from_secs(40)).await;
         read.frame_waits();
