@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use moongate_wire::{Raw, code, write::text_block};
+use moongate_wire::{Raw, code, write::ToolResult};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -52,12 +52,7 @@ pub struct ToolSpec {
 
 /// What a tool answers.
 #[derive(Clone, Debug)]
-pub struct ToolOutput {
-    /// Content blocks in order, each a JSON object.
-    pub content: Vec<Raw>,
-    /// The same as data.
-    pub structured: Option<Raw>,
-}
+pub struct ToolOutput(ToolResult);
 
 /// Something went wrong inside a known tool.
 #[derive(Debug)]
@@ -82,14 +77,18 @@ pub struct Failure {
 impl ToolOutput {
     /// Text for the model and the same as data.
     pub fn new(text: impl AsRef<str>, structured: impl Serialize) -> Self {
-        Self { content: vec![text_block(text.as_ref())], structured: Some(Raw::of(&structured)) }
+        Self(ToolResult::text(text.as_ref()).structured(&structured))
     }
 
     /// The same output with one more content block.
     #[must_use]
-    pub fn with_block(mut self, block: impl Serialize) -> Self {
-        self.content.push(Raw::of(&block));
-        self
+    pub fn with_block(self, block: impl Serialize) -> Self {
+        Self(self.0.block(&block))
+    }
+
+    /// The result as the client gets it.
+    pub fn into_result(self) -> Raw {
+        self.0.finish(false)
     }
 }
 

@@ -26,6 +26,8 @@ impl Group {
     /// Runs `task` until it ends or the group is cancelled, whichever is first.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let cancel = self.cancel.clone();
+        // On the heap, because racing a future moves it: the task would have room for it twice.
+        let task = Box::pin(task);
         self.tasks.spawn(async move {
             tokio::select! {
                 () = cancel.cancelled() => {}

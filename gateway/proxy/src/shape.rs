@@ -38,44 +38,38 @@ pub static CAPABILITIES: LazyLock<Raw> = LazyLock::new(|| {
     }))
 });
 
-/// A result as `version` wants it.
-pub fn result(method: Method, reply: Reply, version: Version) -> Raw {
+/// The message that answers `id` with a result, as `version` wants it.
+pub fn message(id: &Id, method: Method, reply: &Reply, version: Version) -> Raw {
     if version.era() == Era::Legacy {
-        return reply.result;
+        return write::result(id, &reply.result);
     }
-    let freshness = method.is_cacheable().then(|| reply.freshness.unwrap_or(Freshness::NONE));
-    modern_result(&reply.result, COMPLETE.clone(), freshness)
+    let mut members = vec![("resultType", COMPLETE.clone())];
+    if method.is_cacheable() {
+        let Freshness { ttl, public } = reply.freshness.unwrap_or(Freshness::NONE);
+        members.push(("ttlMs", Raw::of(&u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX))));
+        members.push(("cacheScope", Raw::of(if public { "public" } else { "private" })));
+    }
+    write::result_with(id, &without_meta(&reply.result, &mut members), &members)
 }
 
 /// An `input_required` result, which carries its own `resultType`.
 pub fn input_required(result: &Raw) -> Raw {
-    with_meta(result, Vec::new())
+    let mut members = Vec::new();
+    write::with_members(&without_meta(result, &mut members), &members)
 }
 
-fn modern_result(result: &Raw, kind: Raw, freshness: Option<Freshness>) -> Raw {
-    let mut members = vec![("resultType", kind)];
-    if let Some(freshness) = freshness {
-        members.push(("ttlMs", Raw::of(&u64::try_from(freshness.ttl.as_millis()).unwrap_or(u64::MAX))));
-        members.push(("cacheScope", Raw::of(if freshness.public { "public" } else { "private" })));
-    }
-    with_meta(result, members)
-}
-
-/// Adds `members` and our `_meta`. A result that has a `_meta` of its own is rebuilt around it.
-fn with_meta(result: &Raw, mut members: Vec<(&'static str, Raw)>) -> Raw {
+/// Puts our `_meta` among `members`, and with it what a result's own says; the rest of the result.
+fn without_meta(result: &Raw, members: &mut Vec<(&'static str, Raw)>) -> Raw {
     // Most results have none, which a look for its name tells soonest.
     let own_meta = result.as_str().contains("\"_meta\"").then(|| result.member("_meta")).flatten();
     let Some(own_meta) = own_meta.filter(Raw::is_object) else {
         members.push(("_meta", MODERN_META.clone()));
-        return write::with_members(result, &members);
+        return result.clone();
     };
     let meta = write::with_members(&own_meta, &[(SERVER_INFO_KEY, SERVER_INFO.clone())]);
-    let rest = result.members();
-    let rest = write::object(
-        rest.iter().filter(|(key, _)| key != "_meta").map(|(key, value)| (key.as_str(), value)),
-    );
     members.push(("_meta", meta));
-    write::with_members(&rest, &members)
+    let rest = result.members();
+    write::object(rest.iter().filter(|(key, _)| key != "_meta").map(|(key, value)| (key.as_str(), value)))
 }
 
 /// What a failed call is answered with.
@@ -155,14 +149,13 @@ pub fn tool_error(message: &str) -> Raw {
 
 /// The last message of a call whose head was sent already.
 pub fn final_message(id: &Id, method: Method, outcome: Outcome, version: Version) -> Raw {
-    let message = |reply| write::result(id, &result(method, reply, version));
     match outcome {
-        Ok(reply) => message(reply),
+        Ok(reply) => message(id, method, &reply, version),
         Err(failed) => match error(method, &failed, version) {
             Failed::Error(Refusal { error, .. })
             | Failed::NeedsScope(_, error)
             | Failed::Limited(_, error) => write::error(Some(id), NoId::Omit, &error),
-            Failed::ToolResult(raw) => message(raw.into()),
+            Failed::ToolResult(result) => message(id, method, &result.into(), version),
         },
     }
 }
@@ -172,28 +165,28 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    fn reply(value: &Value) -> Reply {
-        Raw::of(value).into()
+    fn result(method: Method, value: &Value, version: Version) -> Raw {
+        let message = message(&Id::from(1), method, &Raw::of(value).into(), version);
+        message.member("result").unwrap()
     }
 
     #[test]
     fn a_legacy_result_stays_as_it_is() {
         let plain = json!({"content": []});
-        assert_eq!(result(Method::CallTool, reply(&plain), Version::V2025_11_25), Raw::of(&plain));
+        assert_eq!(result(Method::CallTool, &plain, Version::V2025_11_25), Raw::of(&plain));
     }
 
     #[test]
     fn a_modern_result_has_type_and_server_and_keeps_its_own_meta() {
         let shaped =
-            result(Method::CallTool, reply(&json!({"content": [], "_meta": {"x": 1}})), Version::V2026_07_28);
+            result(Method::CallTool, &json!({"content": [], "_meta": {"x": 1}}), Version::V2026_07_28);
         let value: Value = shaped.parse().unwrap();
         assert_eq!(value["resultType"], "complete");
         assert_eq!(value["_meta"]["x"], 1);
         assert_eq!(value["_meta"][SERVER_INFO_KEY]["name"], "moongate");
         assert!(value.get("ttlMs").is_none());
-        let read: Value = result(Method::ReadResource, reply(&json!({"contents": []})), Version::V2026_07_28)
-            .parse()
-            .unwrap();
+        let read: Value =
+            result(Method::ReadResource, &json!({"contents": []}), Version::V2026_07_28).parse().unwrap();
         assert_eq!((&read["ttlMs"], &read["cacheScope"]), (&json!(0), &json!("private")));
     }
 

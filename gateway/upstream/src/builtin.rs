@@ -64,7 +64,7 @@ impl BuiltinBackend {
             return Err(CallError::client(Kind::Unknown, format!("Unknown tool: {name}")));
         };
         match self.run(tool, arguments, cx).await {
-            Ok(output) => Ok(write::tool_result(&output.content, output.structured.as_ref(), false).into()),
+            Ok(output) => Ok(output.into_result().into()),
             Err(ToolError::Failed(failure)) => self.failed(failure),
             Err(ToolError::Call(error)) => Err(error),
         }
@@ -80,9 +80,8 @@ impl BuiltinBackend {
     fn failed(&self, failure: Failure) -> Result<Reply, CallError> {
         match self.tool_errors {
             ToolErrors::Result => {
-                let text = write::text_block(&failure.message);
-                let structured = Raw::of(&Value::Object(structured(failure)));
-                Ok(write::tool_result(&[text], Some(&structured), true).into())
+                let result = write::ToolResult::text(&failure.message);
+                Ok(result.structured(&structured(failure)).finish(true).into())
             }
             ToolErrors::JsonRpc => {
                 let mut error = RpcError::new(failure.code, failure.message.clone());

@@ -6,11 +6,16 @@ use crate::{Id, Raw, RpcError, scan::plain_length};
 
 /// `{"jsonrpc":"2.0","id":…,"result":…}`
 pub fn result(id: &Id, result: &Raw) -> Raw {
-    let mut out = Vec::with_capacity(result.len() + 64);
+    result_with(id, result, &[])
+}
+
+/// As [`result`], with `members` put before the result's own, as by [`with_members`].
+pub fn result_with(id: &Id, result: &Raw, members: &[(&str, Raw)]) -> Raw {
+    let mut out = Vec::with_capacity(result.len() + room(members) + 64);
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     push(&mut out, id);
     out.extend_from_slice(br#","result":"#);
-    out.extend_from_slice(result.as_bytes());
+    push_with_members(&mut out, result, members);
     out.push(b'}');
     Raw::trusted(out)
 }
@@ -84,18 +89,24 @@ pub fn array<'a>(items: impl IntoIterator<Item = &'a Raw, IntoIter: Clone>) -> R
 
 /// `object` with `members` put before its own, which must not repeat any of them. Every value is JSON already.
 pub fn with_members(object: &Raw, members: &[(&str, Raw)]) -> Raw {
-    let inner = object.as_bytes().get(1..).filter(|_| object.is_object()).unwrap_or(b"}");
+    let mut out = Vec::with_capacity(object.len() + room(members));
+    push_with_members(&mut out, object, members);
+    Raw::trusted(out)
+}
+
+/// How many bytes `members` take, their commas and colons with them.
+fn room(members: &[(&str, Raw)]) -> usize {
+    members.iter().map(|(key, value)| key.len() + value.len() + 4).sum()
+}
+
+fn push_with_members(out: &mut Vec<u8>, object: &Raw, members: &[(&str, Raw)]) {
     if members.is_empty() {
-        return object.clone();
+        return out.extend_from_slice(object.as_bytes());
     }
-    let added: usize = members.iter().map(|(key, value)| key.len() + value.len() + 4).sum();
-    let mut out = Vec::with_capacity(inner.len() + added + 1);
-    out.push(b'{');
+    let inner = object.as_bytes().get(1..).filter(|_| object.is_object()).unwrap_or(b"}");
     for (index, (key, value)) in members.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        push_string(&mut out, key);
+        out.push(if index == 0 { b'{' } else { b',' });
+        push_string(out, key);
         out.push(b':');
         out.extend_from_slice(value.as_bytes());
     }
@@ -103,36 +114,55 @@ pub fn with_members(object: &Raw, members: &[(&str, Raw)]) -> Raw {
         out.push(b',');
     }
     out.extend_from_slice(inner);
-    Raw::trusted(out)
 }
 
-/// `{"type":"text","text":…}`
-pub fn text_block(text: &str) -> Raw {
-    let mut out = Vec::with_capacity(text.len() + text.len() / 8 + 32);
-    out.extend_from_slice(br#"{"type":"text","text":"#);
-    push_string(&mut out, text);
-    out.push(b'}');
-    Raw::trusted(out)
+/// The result of a tool, `{"content":[…],"structuredContent":…,"isError":…}`, written part by part into one piece of
+/// memory.
+#[derive(Clone, Debug)]
+pub struct ToolResult {
+    out: Vec<u8>,
+    /// Where the next content block goes.
+    content_end: usize,
 }
 
-/// `{"content":[…],"structuredContent":…,"isError":…}`, the result of a tool.
-pub fn tool_result(content: &[Raw], structured: Option<&Raw>, is_error: bool) -> Raw {
-    let room: usize = content.iter().chain(structured).map(|part| part.len() + 1).sum();
-    let mut out = Vec::with_capacity(room + 64);
-    out.extend_from_slice(br#"{"content":["#);
-    for (index, block) in content.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        out.extend_from_slice(block.as_bytes());
+impl ToolResult {
+    /// A result whose first content block is `text`.
+    pub fn text(text: &str) -> Self {
+        // Most results say the same again as data, in somewhat more bytes.
+        let mut out = Vec::with_capacity(text.len() * 5 / 2 + 256);
+        out.extend_from_slice(br#"{"content":[{"type":"text","text":"#);
+        push_string(&mut out, text);
+        out.push(b'}');
+        let content_end = out.len();
+        out.push(b']');
+        Self { out, content_end }
     }
-    out.push(b']');
-    if let Some(structured) = structured {
-        out.extend_from_slice(br#","structuredContent":"#);
-        out.extend_from_slice(structured.as_bytes());
+
+    /// The same with one more content block, which must be an object.
+    #[must_use]
+    pub fn block(mut self, block: &(impl Serialize + ?Sized)) -> Self {
+        let mut more = vec![b','];
+        push(&mut more, block);
+        let place = self.content_end..self.content_end;
+        self.content_end += more.len();
+        self.out.splice(place, more);
+        self
     }
-    out.extend_from_slice(if is_error { br#","isError":true}"# } else { br#","isError":false}"# });
-    Raw::trusted(out)
+
+    /// The same with data, which must be an object.
+    #[must_use]
+    pub fn structured(mut self, value: &(impl Serialize + ?Sized)) -> Self {
+        self.out.extend_from_slice(br#","structuredContent":"#);
+        push(&mut self.out, value);
+        self
+    }
+
+    /// The finished result.
+    pub fn finish(mut self, is_error: bool) -> Raw {
+        let end: &[u8] = if is_error { br#","isError":true}"# } else { br#","isError":false}"# };
+        self.out.extend_from_slice(end);
+        Raw::trusted(self.out)
+    }
 }
 
 /// A JSON string.
@@ -226,13 +256,27 @@ mod tests {
 
     #[test]
     fn the_result_of_a_tool_is_written_as_its_parts() {
-        let blocks = [text_block("a \"b\"\n"), text_block("")];
-        assert_eq!(blocks[0].as_str(), r#"{"type":"text","text":"a \"b\"\n"}"#);
+        let empty = serde_json::json!({});
+        let result = ToolResult::text("a \"b\"\n").structured(&empty).block(&empty).finish(false);
         assert_eq!(
-            tool_result(&blocks, Some(&Raw::empty_object()), false).as_str(),
-            r#"{"content":[{"type":"text","text":"a \"b\"\n"},{"type":"text","text":""}],"structuredContent":{},"isError":false}"#
+            result.as_str(),
+            r#"{"content":[{"type":"text","text":"a \"b\"\n"},{}],"structuredContent":{},"isError":false}"#
         );
-        assert_eq!(tool_result(&[], None, true).as_str(), r#"{"content":[],"isError":true}"#);
+        assert_eq!(
+            ToolResult::text("").finish(true).as_str(),
+            r#"{"content":[{"type":"text","text":""}],"isError":true}"#
+        );
+    }
+
+    #[test]
+    fn a_result_gets_its_members_and_its_envelope_at_once() {
+        let members = [("a", Raw::of(&1))];
+        let own = Raw::from_text(r#"{"b":2}"#).unwrap();
+        assert_eq!(
+            result_with(&Id::from(7), &own, &members),
+            result(&Id::from(7), &with_members(&own, &members))
+        );
+        assert_eq!(result(&Id::from("x"), &own).as_str(), r#"{"jsonrpc":"2.0","id":"x","result":{"b":2}}"#);
     }
 
     #[test]

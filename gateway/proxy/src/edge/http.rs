@@ -14,13 +14,13 @@ use std::{
 
 use bytes::Bytes;
 use futures_core::future::BoxFuture;
-use http::{HeaderMap, HeaderName, Method as Verb, Request, Response, header, request};
+use http::{HeaderMap, HeaderName, Method as Verb, Response, header, request};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use moongate_security::{Admitted, Denied, Knock, Reason, origin};
 use moongate_storage::{Entry, Rate};
 use moongate_wire::{
-    Era, Frame, Id, Message, Params, Refusal, RpcError, Version, code,
+    Era, Frame, Id, Message, Params, Refusal, Request, RpcError, Version, code,
     era::{self, Facts, Verdict},
     write::NoId,
 };
@@ -57,10 +57,21 @@ impl App for Gateway {
 
     fn handle(
         self: Arc<Self>,
-        request: Request<Incoming>,
+        request: http::Request<Incoming>,
         conn: Arc<Conn>,
     ) -> BoxFuture<'static, Response<Body>> {
-        Box::pin(async move { self.respond(request, &conn).await })
+        let (head, mut body) = request.into_parts();
+        Box::pin(async move {
+            let mut response = self.answer(&head, &mut body, &conn).await;
+            if head.method == Verb::HEAD {
+                // HTTP/1.1 leaves it out by itself; on HTTP/2 it would break the stream.
+                *response.body_mut() = Body::empty();
+            }
+            if !hyper::body::Body::is_end_stream(&body) {
+                self.tasks.spawn(discard(body));
+            }
+            response
+        })
     }
 }
 
@@ -75,6 +86,15 @@ struct Visit<'a> {
     conn: &'a Conn,
     /// Whether the request was counted against the caller's rates.
     counted: AtomicBool,
+}
+
+/// A message by what becomes of it.
+enum Sorted {
+    Modern(Request, Params),
+    Initialize(Request),
+    Legacy(Message, Params),
+    /// It wants no answer and changes nothing.
+    Nothing,
 }
 
 /// What a path stands for.
@@ -98,19 +118,6 @@ fn place(path: &str) -> Place<'_> {
 }
 
 impl Gateway {
-    async fn respond(self: &Arc<Self>, request: Request<Incoming>, conn: &Conn) -> Response<Body> {
-        let (head, mut body) = request.into_parts();
-        let mut response = self.answer(&head, &mut body, conn).await;
-        if head.method == Verb::HEAD {
-            // HTTP/1.1 leaves it out by itself; on HTTP/2 it would break the stream.
-            *response.body_mut() = Body::empty();
-        }
-        if !hyper::body::Body::is_end_stream(&body) {
-            self.tasks.spawn(discard(body));
-        }
-        response
-    }
-
     async fn answer(
         self: &Arc<Self>,
         head: &request::Parts,
@@ -142,22 +149,15 @@ impl Gateway {
             Place::Ready => json_status(200, r#"{"status":"ready"}"#),
             Place::Nowhere => refused(None, &Refusal::new(404, code::INVALID_REQUEST, "not found")),
             Place::Mcp(_) if head.method == Verb::OPTIONS => return preflight(&cors, &head.headers),
-            Place::Mcp(profile) => match snapshot.gate.admit(&knock).await {
+            Place::Mcp(profile) => match snapshot.gate.admit(&knock).await.map(Arc::new) {
                 Err(refusal) => self.turn_away(refusal, era),
                 Ok(admitted) => match profile_of(&snapshot, profile) {
                     Err(refusal) => refused(None, &refusal),
                     Ok(profile) => {
-                        let admitted = Arc::new(admitted);
-                        let visit = Visit {
-                            gateway: self,
-                            snapshot: Arc::clone(&snapshot),
-                            admitted,
-                            profile,
-                            head,
-                            conn,
-                            counted: AtomicBool::new(false),
-                        };
-                        visit.serve(body).await
+                        let counted = AtomicBool::new(false);
+                        Visit { gateway: self, snapshot, admitted, profile, head, conn, counted }
+                            .serve(body)
+                            .await
                     }
                 },
             },
@@ -208,34 +208,31 @@ fn preflight(cors: &origin::Cors<'_>, request: &HeaderMap) -> Response<Body> {
 
 impl Visit<'_> {
     /// Answers, and counts what was refused before anybody counted it: a caller's mistakes are requests too.
+    ///
+    /// What is rare is on the heap, here and in the eras: a future has room for all its branches and is moved whole.
     async fn serve(&self, body: &mut Incoming) -> Response<Body> {
-        let response = self.dispatch(body).await;
+        let response = match self.head.method {
+            Verb::POST => match self.read(body).await {
+                Ok((accept, Frame::One(message))) => match self.sort(message, accept) {
+                    Ok(Sorted::Modern(request, params)) => self.modern(request, &params, accept).await,
+                    Ok(Sorted::Legacy(message, params)) => self.legacy(message, &params, accept).await,
+                    Ok(Sorted::Initialize(request)) => Box::pin(self.initialize(request, accept)).await,
+                    Ok(Sorted::Nothing) => answer::accepted(),
+                    Err(response) => *response,
+                },
+                Ok((accept, Frame::Batch(messages))) => Box::pin(self.batch(messages, accept)).await,
+                Err(response) => *response,
+            },
+            Verb::GET => Box::pin(self.get()).await,
+            Verb::DELETE => Box::pin(self.delete()).await,
+            _ => not_allowed("POST, GET, DELETE, OPTIONS"),
+        };
         if self.counted.load(Ordering::Relaxed) {
             return response;
         }
         match self.enter(None, None).await {
             Ok(_) => response,
             Err(limited) => *limited,
-        }
-    }
-
-    async fn dispatch(&self, body: &mut Incoming) -> Response<Body> {
-        match self.head.method {
-            Verb::POST => self.post(body).await,
-            // What is rare is on the heap, here and below: a future has room for all its branches and is moved whole.
-            Verb::GET => Box::pin(self.get()).await,
-            Verb::DELETE => Box::pin(self.delete()).await,
-            _ => not_allowed("POST, GET, DELETE, OPTIONS"),
-        }
-    }
-
-    async fn post(&self, body: &mut Incoming) -> Response<Body> {
-        match self.read(body).await {
-            Ok((accept, frame)) => match frame {
-                Frame::One(message) => self.one(message, accept).await,
-                Frame::Batch(messages) => Box::pin(self.batch(messages, accept)).await,
-            },
-            Err(response) => *response,
         }
     }
 
@@ -263,7 +260,8 @@ impl Visit<'_> {
         Ok((accept, frame))
     }
 
-    async fn one(&self, message: Message, accept: Accept) -> Response<Body> {
+    /// What the message is, or the answer to one that may not be.
+    fn sort(&self, message: Message, accept: Accept) -> Result<Sorted, Box<Response<Body>>> {
         let id = id_of(&message);
         let raw = match &message {
             Message::Request(request) => request.params.as_ref(),
@@ -274,21 +272,19 @@ impl Visit<'_> {
             Ok(params) => params,
             // Nothing is read of a notification but what it cancels.
             Err(_) if matches!(message, Message::Notification(_)) => Params::default(),
-            Err(error) => return self.unreadable(id, &error, accept),
+            Err(error) => return Err(Box::new(self.unreadable(id, &error, accept))),
         };
         let facts = Facts { version: self.version_header(), session: self.session_header().is_some() };
-        match (era::decide(&message, &params.meta, facts), message) {
-            (Err(refusal), message) => {
-                answer::error(refusal.status, id_of(&message), self.no_id(), &refusal.error, accept)
-            }
-            (Ok(Verdict::Modern), Message::Request(request)) => self.modern(request, &params, accept).await,
+        let verdict = era::decide(&message, &params.meta, facts).map_err(|refusal| {
+            Box::new(answer::error(refusal.status, id, self.no_id(), &refusal.error, accept))
+        })?;
+        Ok(match (verdict, message) {
+            (Verdict::Modern, Message::Request(request)) => Sorted::Modern(request, params),
             // Nothing a modern client may notify means anything over HTTP: closing the connection is how it cancels.
-            (Ok(Verdict::Modern), _) => answer::accepted(),
-            (Ok(Verdict::Initialize), Message::Request(request)) => {
-                Box::pin(self.initialize(request, accept)).await
-            }
-            (Ok(_), message) => self.legacy(message, &params, accept).await,
-        }
+            (Verdict::Modern, _) => Sorted::Nothing,
+            (Verdict::Initialize, Message::Request(request)) => Sorted::Initialize(request),
+            (_, message) => Sorted::Legacy(message, params),
+        })
     }
 
     fn unreadable(&self, id: Option<&Id>, error: &serde_json::Error, accept: Accept) -> Response<Body> {

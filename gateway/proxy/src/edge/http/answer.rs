@@ -91,7 +91,7 @@ pub(super) fn outcome(
     accept: Accept,
 ) -> Response<Body> {
     match outcome {
-        Ok(reply) => message(200, write::result(id, &shape::result(method, reply, version)), accept),
+        Ok(reply) => message(200, shape::message(id, method, &reply, version), accept),
         Err(failed) => failure(id, method, &failed, version, accept),
     }
 }
@@ -111,7 +111,7 @@ pub(super) fn failure(
         }
         Failed::NeedsScope(scope, _) => denied(Some(id), &Denied::missing_scope(&scope, version.era())),
         Failed::ToolResult(result) => {
-            message(200, write::result(id, &shape::result(method, result.into(), version)), accept)
+            message(200, shape::message(id, method, &result.into(), version), accept)
         }
     }
 }

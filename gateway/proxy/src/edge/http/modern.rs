@@ -59,7 +59,7 @@ impl Visit<'_> {
             Err(error) => return answer::failure(&request.id, method, &error, version, accept),
         };
         if method.may_ask() {
-            return self.modern_call(caller, request.id, method, params, accept).await;
+            return self.modern_call(&caller, request.id, method, params, accept).await;
         }
         if method == Method::Listen {
             return Box::pin(self.listen(&caller, request, version, accept)).await;
@@ -86,7 +86,7 @@ impl Visit<'_> {
 
     async fn modern_call(
         &self,
-        caller: Caller,
+        caller: &Caller,
         id: Id,
         method: Method,
         params: &Params,
@@ -97,26 +97,42 @@ impl Visit<'_> {
         let check = |entry: &ToolEntry, arguments: &Raw| self.check_header_params(entry, arguments);
         let request = (id.clone(), method, params);
         let started = if let Some(state) = &params.request_state {
-            Box::pin(self.gateway.resume(&caller, request, &identity, state, &check)).await
+            Box::pin(self.gateway.resume(caller, request, &identity, state, &check)).await
         } else {
             let way = Way::Rounds { responses: params.input_responses.clone() };
-            let outbox = engine::outbox(&caller, params);
-            self.gateway.begin(&caller, request, outbox, way, &check).await.map(Resumed::Go)
+            let outbox = engine::outbox(caller, params);
+            self.gateway.begin(caller, request, outbox, way, &check).await.map(Resumed::Go)
         };
-        let job = match started {
+        let mut job = match started {
             Ok(Resumed::Go(job)) => job,
             Ok(Resumed::Again(result)) => return answer::message(200, write::result(&id, &result), accept),
             Err(error) => return answer::failure(&id, method, &error, version, accept),
         };
-        let call = RunningCall {
-            gateway: Arc::clone(self.gateway),
-            caller,
-            method,
-            identity,
-            job: Some(job),
-            first: None,
-        };
-        call.respond(accept).await
+        loop {
+            match job.step().await {
+                Step::Message(message) if accept.events => {
+                    let call = RunningCall {
+                        gateway: Arc::clone(self.gateway),
+                        caller: caller.clone(),
+                        method,
+                        identity,
+                        job: Some(job),
+                        first: Some(message),
+                    };
+                    return answer::events(|open| Body::live(call, open), self.gateway.open_stream());
+                }
+                // Without a stream notes cannot be told.
+                Step::Message(_) | Step::HangUp => {}
+                Step::Ask(questions) => {
+                    return match self.gateway.park(caller, &identity, job, questions) {
+                        Ok(result) => answer::message(200, write::result(&id, &result), accept),
+                        Err(error) => answer::failure(&id, method, &error, version, accept),
+                    };
+                }
+                Step::Cancelled => return answer::accepted(),
+                Step::Done(outcome) => return answer::outcome(&id, method, outcome, version, accept),
+            }
+        }
     }
 
     fn check_header_params(&self, entry: &ToolEntry, arguments: &Raw) -> Result<(), CallError> {
@@ -160,7 +176,7 @@ impl Visit<'_> {
     }
 }
 
-/// A modern call while its client waits. Dropping it cancels the call.
+/// A modern call that answers with a stream. Dropping it cancels the call.
 struct RunningCall {
     gateway: Arc<Gateway>,
     caller: Caller,
@@ -172,34 +188,6 @@ struct RunningCall {
 }
 
 impl RunningCall {
-    async fn respond(mut self, accept: Accept) -> Response<Body> {
-        let version = self.caller.client.version;
-        loop {
-            let Some(job) = &mut self.job else { return answer::accepted() };
-            match job.step().await {
-                Step::Message(message) if accept.events => {
-                    self.first = Some(message);
-                    let open = self.gateway.open_stream();
-                    return answer::events(|open| Body::live(self, open), open);
-                }
-                // Without a stream notes cannot be told.
-                Step::Message(_) | Step::HangUp => {}
-                Step::Ask(questions) => {
-                    let Some(job) = self.job.take() else { return answer::accepted() };
-                    let id = job.id.clone();
-                    return match self.gateway.park(&self.caller, &self.identity, job, questions) {
-                        Ok(result) => answer::message(200, write::result(&id, &result), accept),
-                        Err(error) => answer::failure(&id, self.method, &error, version, accept),
-                    };
-                }
-                Step::Cancelled => return answer::accepted(),
-                Step::Done(outcome) => {
-                    return answer::outcome(&job.id, self.method, outcome, version, accept);
-                }
-            }
-        }
-    }
-
     /// The last message for a step that ends the stream, if it does.
     fn last(&mut self, step: Step) -> Option<Raw> {
         let version = self.caller.client.version;
