@@ -24,8 +24,10 @@ pub(crate) struct Memo {
     pub(crate) id: u64,
     pub(crate) content: Arc<str>,
     pub(crate) source: Option<Arc<str>>,
-    /// What is shown of it, written once: every answer shows all memos, and they do not change.
-    shown: Arc<RawValue>,
+    /// What is shown of it as data and as a line of text, written once: every answer shows all memos, and they do not
+    /// change.
+    shown: Box<RawValue>,
+    pub(crate) line: Box<str>,
 }
 
 /// A memo as it is stored and shown.
@@ -40,7 +42,8 @@ struct Plain {
 impl From<Plain> for Memo {
     fn from(plain: Plain) -> Self {
         let shown = serde_json::value::to_raw_value(&plain).expect("plain data always serialises");
-        Self { id: plain.id, content: plain.content, source: plain.source, shown: shown.into() }
+        let line = format!("- {}: {}\n", plain.id, plain.content).into();
+        Self { id: plain.id, content: plain.content, source: plain.source, shown, line }
     }
 }
 

@@ -122,9 +122,7 @@ impl Overview<'_> {
         if !self.memos.is_empty() {
             writeln!(out, "\n## Memos ({} of {MAX_MEMOS})", self.memos.len())?;
             for memo in self.memos.iter() {
-                write!(out, "- {}: ", memo.id)?;
-                out.push_str(&memo.content);
-                out.push('\n');
+                out.push_str(&memo.line);
             }
         }
         if let Some(reflection) = self.reflections.get(self.reflections.len().wrapping_sub(1)) {

@@ -26,7 +26,7 @@ pub(super) fn context(raw: RawContext, check: &mut Check<'_>) -> Context {
     set(&mut context.require_assistant, raw.require_assistant);
     set(&mut context.durable_session, raw.durable_session);
     if let Some(name) = raw.default_session {
-        context.default_session = name.value.0;
+        context.default_session = name.value.0.into();
     }
     if let Some(raw) = raw.trust {
         context.trust = trust(raw.value);

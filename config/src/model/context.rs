@@ -1,6 +1,6 @@
 //! Sessions, and the three context ids of a call.
 
-use std::{num::NonZeroUsize, time::Duration};
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use crate::{
     load::{
@@ -173,7 +173,7 @@ pub struct Context {
     /// How many states are kept when the least recently used ones go.
     pub lru_max: NonZeroUsize,
     /// The session of a caller that names none.
-    pub default_session: String,
+    pub default_session: Arc<str>,
     /// Whether a call that names no assistant is refused.
     pub require_assistant: bool,
     /// Which session durable data belongs to.
@@ -260,7 +260,7 @@ impl Default for Context {
             sweep_interval: STATE_SWEEP,
             eviction: Eviction::default(),
             lru_max: LRU_MAX,
-            default_session: DEFAULT_SESSION.to_owned(),
+            default_session: DEFAULT_SESSION.into(),
             require_assistant: false,
             durable_session: DurableSession::default(),
             trust: Trust::default(),

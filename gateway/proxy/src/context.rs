@@ -113,7 +113,7 @@ pub fn resolve(sources: &Sources<'_>, kind: Kind, config: &config::Context) -> R
         [session.or(next_session), assistant.or(next_assistant), thread.or(next_thread)]
     });
 
-    let default = || Arc::from(config.default_session.as_str());
+    let default = || Arc::clone(&config.default_session);
     let session = named.clone().or_else(|| sources.transport.cloned());
     let durable = match config.durable_session {
         config::DurableSession::Named => named,

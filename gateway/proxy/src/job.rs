@@ -204,6 +204,11 @@ impl Outbox {
         waiting.push(Step::Cancelled);
     }
 
+    /// Whether the call was cancelled and nobody has taken note yet.
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self.lock().steps.front(), Some(Step::Cancelled))
+    }
+
     /// How many notes were dropped since this was last asked.
     pub fn take_dropped(&self) -> u64 {
         std::mem::take(&mut self.lock().dropped)
@@ -402,7 +407,9 @@ mod tests {
                 std::future::pending().await
             }),
         );
+        assert!(!outbox.is_cancelled());
         outbox.cancel();
+        assert!(outbox.is_cancelled());
         assert!(matches!(job.step().await, Step::Cancelled));
         assert!(*dropped.lock().unwrap());
     }

@@ -24,7 +24,13 @@ const PATTERN_SIZE: usize = 1 << 20;
 /// A tool's input schema, compiled when it is first needed: most tools are never called.
 pub(crate) struct Schema {
     source: Value,
-    compiled: OnceLock<Result<Validator, String>>,
+    compiled: OnceLock<Result<Compiled, String>>,
+}
+
+struct Compiled {
+    validator: Validator,
+    /// Whether a call without arguments fits, which is what many tools are called with.
+    takes_none: bool,
 }
 
 impl Schema {
@@ -34,7 +40,10 @@ impl Schema {
 
     /// Whether `arguments` fit.
     pub(crate) fn check(&self, arguments: &Raw) -> Result<(), ToolError> {
-        let validator = self.validator()?;
+        let Compiled { validator, takes_none } = self.compiled()?;
+        if *takes_none && arguments.as_bytes() == b"{}" {
+            return Ok(());
+        }
         let value: Value = arguments
             .parse()
             .map_err(|_| ToolError::invalid("Error: the arguments are not readable JSON"))?;
@@ -50,11 +59,13 @@ impl Schema {
         Err(ToolError::invalid(message).with_details(json!({"status": "failed", "problems": problems})))
     }
 
-    fn validator(&self) -> Result<&Validator, CallError> {
+    fn compiled(&self) -> Result<&Compiled, CallError> {
         let compiled = self.compiled.get_or_init(|| {
             let patterns = PatternOptions::regex().size_limit(PATTERN_SIZE).dfa_size_limit(PATTERN_SIZE);
             let built = jsonschema::options().offline().with_pattern_options(patterns).build(&self.source);
-            built.map_err(|error| error.to_string())
+            let compiled =
+                built.map(|validator| Compiled { takes_none: validator.is_valid(&json!({})), validator });
+            compiled.map_err(|error| error.to_string())
         });
         compiled
             .as_ref()

@@ -205,7 +205,7 @@ fn durable_data_follows_a_named_session_and_a_transport_only_on_request() {
 
 #[test]
 fn the_default_session_is_the_configured_one() {
-    let config = config::Context { default_session: "lobby".to_owned(), ..config::Context::default() };
+    let config = config::Context { default_session: "lobby".into(), ..config::Context::default() };
     let resolved = Given::default().resolve(Kind::Local, &config);
     assert_eq!((&*resolved.ids.session, resolved.defaulted), ("lobby", true));
 }

@@ -4,19 +4,22 @@
 //! then go their own ways in `legacy` and `modern`; `answer` turns what they say into responses.
 
 use std::{
+    future::{Future as _, poll_fn},
     num::NonZeroU32,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_core::future::BoxFuture;
 use http::{HeaderMap, HeaderName, Method as Verb, Response, header, request};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use hyper::body::Incoming;
+use http_body_util::BodyExt as _;
+use hyper::body::{Body as _, Incoming};
 use moongate_security::{Admitted, Denied, Knock, Reason, origin};
 use moongate_storage::{Entry, Rate};
 use moongate_wire::{
@@ -24,6 +27,7 @@ use moongate_wire::{
     era::{self, Facts, Verdict},
     write::NoId,
 };
+use tokio::time;
 
 use self::{
     accept::Accept,
@@ -67,7 +71,7 @@ impl App for Gateway {
                 // HTTP/1.1 leaves it out by itself; on HTTP/2 it would break the stream.
                 *response.body_mut() = Body::empty();
             }
-            if !hyper::body::Body::is_end_stream(&body) {
+            if !body.is_end_stream() {
                 self.tasks.spawn(discard(body));
             }
             response
@@ -83,6 +87,10 @@ struct Visit<'a> {
     admitted: Arc<Admitted>,
     profile: Option<Arc<str>>,
     head: &'a request::Parts,
+    /// `MCP-Protocol-Version`. A value that is not text is not absent: it is a version nobody speaks.
+    version: Option<&'a str>,
+    /// `Mcp-Session-Id`
+    session: Option<&'a str>,
     conn: &'a Conn,
     /// Whether the request was counted against the caller's rates.
     counted: AtomicBool,
@@ -126,8 +134,8 @@ impl Gateway {
     ) -> Response<Body> {
         let snapshot = self.snapshot();
         let knock = Knock { conn: &conn.gate, headers: &head.headers, uri: &head.uri, version: head.version };
-        // The body is not read yet, so for a refusal the header must do.
-        let era = if is_modern(&head.headers) { Era::Modern } else { Era::Legacy };
+        let version =
+            head.headers.get(names::PROTOCOL_VERSION).map(|value| value.to_str().unwrap_or_default());
         // The gate checks Host and Origin when it admits; before that only where nobody is admitted, or where the answer
         // must say to a browser that its page may read it.
         let place = place(head.uri.path());
@@ -137,7 +145,7 @@ impl Gateway {
         } else {
             match snapshot.gate.check_site(&knock) {
                 Ok(cors) => cors,
-                Err(refusal) => return self.turn_away(refusal, era),
+                Err(refusal) => return self.turn_away(refusal, era_of(version)),
             }
         };
         let mut response = match place {
@@ -150,14 +158,25 @@ impl Gateway {
             Place::Nowhere => refused(None, &Refusal::new(404, code::INVALID_REQUEST, "not found")),
             Place::Mcp(_) if head.method == Verb::OPTIONS => return preflight(&cors, &head.headers),
             Place::Mcp(profile) => match snapshot.gate.admit(&knock).await.map(Arc::new) {
-                Err(refusal) => self.turn_away(refusal, era),
+                Err(refusal) => self.turn_away(refusal, era_of(version)),
                 Ok(admitted) => match profile_of(&snapshot, profile) {
                     Err(refusal) => refused(None, &refusal),
                     Ok(profile) => {
+                        let session = text(&head.headers, &names::SESSION_ID);
                         let counted = AtomicBool::new(false);
-                        Visit { gateway: self, snapshot, admitted, profile, head, conn, counted }
-                            .serve(body)
-                            .await
+                        Visit {
+                            gateway: self,
+                            snapshot,
+                            admitted,
+                            profile,
+                            head,
+                            version,
+                            session,
+                            conn,
+                            counted,
+                        }
+                        .serve(body)
+                        .await
                     }
                 },
             },
@@ -175,10 +194,13 @@ impl Gateway {
     }
 }
 
-/// Whether the headers say that the request is a modern one.
-fn is_modern(headers: &HeaderMap) -> bool {
-    let version = headers.get(names::PROTOCOL_VERSION).and_then(|value| value.to_str().ok());
-    version.and_then(Version::parse).is_some_and(|version| version.era() == Era::Modern)
+/// The era of a request whose body was not read: the header must do.
+fn era_of(version: Option<&str>) -> Era {
+    version.and_then(Version::parse).map_or(Era::Legacy, Version::era)
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
 }
 
 fn profile_of(snapshot: &Snapshot, name: Option<&str>) -> Result<Option<Arc<str>>, Refusal> {
@@ -274,7 +296,7 @@ impl Visit<'_> {
             Err(_) if matches!(message, Message::Notification(_)) => Params::default(),
             Err(error) => return Err(Box::new(self.unreadable(id, &error, accept))),
         };
-        let facts = Facts { version: self.version_header(), session: self.session_header().is_some() };
+        let facts = Facts { version: self.version, session: self.session.is_some() };
         let verdict = era::decide(&message, &params.meta, facts).map_err(|refusal| {
             Box::new(answer::error(refusal.status, id, self.no_id(), &refusal.error, accept))
         })?;
@@ -289,7 +311,7 @@ impl Visit<'_> {
 
     fn unreadable(&self, id: Option<&Id>, error: &serde_json::Error, accept: Accept) -> Response<Body> {
         let error = RpcError::new(code::INVALID_PARAMS, format!("Invalid params: {error}"));
-        let in_session = self.session_header().is_some() && !is_modern(&self.head.headers);
+        let in_session = self.session.is_some() && self.era() == Era::Legacy;
         answer::error(if in_session { 200 } else { 400 }, id, self.no_id(), &error, accept)
     }
 
@@ -316,8 +338,7 @@ impl Visit<'_> {
             Ok(Entry::Limited { retry_after }) => {
                 self.gateway.metrics.refused(Reason::RateLimited.as_str()).increment();
                 tracing::info!(principal = %self.admitted.principal(), "rate limit exceeded");
-                let era = if is_modern(&self.head.headers) { Era::Modern } else { Era::Legacy };
-                Err(Box::new(denied(id, &Denied::rate_limited(retry_after).in_era(era))))
+                Err(Box::new(denied(id, &Denied::rate_limited(retry_after).in_era(self.era()))))
             }
             Ok(entry) => Ok(entry),
             Err(error) => {
@@ -329,23 +350,18 @@ impl Visit<'_> {
     }
 
     fn header(&self, name: &HeaderName) -> Option<&str> {
-        self.head.headers.get(name).and_then(|value| value.to_str().ok())
+        text(&self.head.headers, name)
     }
 
-    fn version_header(&self) -> Option<&str> {
-        // A value that is not text is not absent: it is a version nobody speaks.
-        self.head.headers.get(names::PROTOCOL_VERSION).map(|value| value.to_str().unwrap_or_default())
-    }
-
-    fn session_header(&self) -> Option<&str> {
-        self.header(&names::SESSION_ID)
+    fn era(&self) -> Era {
+        era_of(self.version)
     }
 
     /// How to answer what has no id: a session without version header is taken for 2025-03-26.
     fn no_id(&self) -> NoId {
-        let version = match self.version_header() {
+        let version = match self.version {
             Some(text) => Version::parse(text),
-            None => self.session_header().map(|_| Version::V2025_03_26),
+            None => self.session.map(|_| Version::V2025_03_26),
         };
         if version.is_some_and(|version| version < Version::V2025_11_25) { NoId::Null } else { NoId::Omit }
     }
@@ -374,20 +390,51 @@ async fn discard(mut body: Incoming) {
         }
     };
     // However it ends, the connection is closed unless the body is over.
-    drop(tokio::time::timeout(LINGER, rest).await);
+    drop(time::timeout(LINGER, rest).await);
 }
 
 /// The whole body, if it is small and quick enough.
 async fn collect(body: &mut Incoming, limit: usize) -> Result<Bytes, Refusal> {
     let too_large =
         || Refusal::new(413, code::INVALID_REQUEST, format!("the body is larger than {limit} bytes"));
-    if hyper::body::Body::size_hint(body).lower() > limit as u64 {
+    if body.size_hint().lower() > limit as u64 {
         return Err(too_large());
     }
-    match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, limit).collect()).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(_)) => Err(Refusal::new(400, code::PARSE, "Parse error: the body ended early")),
-        Err(_) => Err(Refusal::new(408, code::INVALID_REQUEST, "the body took too long to arrive")),
-    }
+    // Most bodies come with their head, in one piece: neither a timer nor a copy is made for those.
+    let mut late: Option<Pin<Box<time::Sleep>>> = None;
+    let (mut whole, mut pieces) = (Bytes::new(), BytesMut::new());
+    poll_fn(|poller| {
+        loop {
+            match Pin::new(&mut *body).poll_frame(poller) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    let Ok(data) = frame.into_data() else { continue };
+                    if whole.len() + pieces.len() + data.len() > limit {
+                        return Poll::Ready(Err(too_large()));
+                    }
+                    if whole.is_empty() && pieces.is_empty() {
+                        whole = data;
+                    } else {
+                        pieces.extend_from_slice(&std::mem::take(&mut whole));
+                        pieces.extend_from_slice(&data);
+                    }
+                }
+                Poll::Ready(Some(Err(_))) => {
+                    let refusal = Refusal::new(400, code::PARSE, "Parse error: the body ended early");
+                    return Poll::Ready(Err(refusal));
+                }
+                Poll::Ready(None) => {
+                    let whole = std::mem::take(&mut whole);
+                    let pieces = std::mem::take(&mut pieces);
+                    return Poll::Ready(Ok(if pieces.is_empty() { whole } else { pieces.freeze() }));
+                }
+                Poll::Pending => {
+                    let late = late.get_or_insert_with(|| Box::pin(time::sleep(BODY_TIMEOUT)));
+                    let refusal =
+                        || Refusal::new(408, code::INVALID_REQUEST, "the body took too long to arrive");
+                    return late.as_mut().poll(poller).map(|()| Err(refusal()));
+                }
+            }
+        }
+    })
+    .await
 }

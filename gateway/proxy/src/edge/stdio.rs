@@ -366,7 +366,9 @@ impl Pipe {
         outbox.rebind(params.meta.progress_token.clone(), caller.log_level);
         let way = Way::Session { live: Arc::clone(&self.live), running, can_stream: true };
         let what = (request.id.clone(), method, &params);
-        match self.gateway.begin(&caller, what, outbox, way, &|_, _| Ok(())).await {
+        match self.gateway.begin(&caller, what, Arc::clone(&outbox), way, &|_, _| Ok(())).await {
+            // What is cancelled gets no answer, not even that it was refused meanwhile.
+            Err(_) if outbox.is_cancelled() => {}
             Err(error) => self.say(shape::final_message(&request.id, method, Err(error), version)).await,
             Ok(job) => self.drive(&caller, method, &params, job).await,
         }
@@ -402,9 +404,10 @@ impl Pipe {
         } else {
             outbox.rebind(params.meta.progress_token.clone(), caller.log_level);
             let way = Way::Rounds { responses: params.input_responses.clone() };
-            self.gateway.begin(&caller, what, outbox, way, &|_, _| Ok(())).await.map(Resumed::Go)
+            self.gateway.begin(&caller, what, Arc::clone(&outbox), way, &|_, _| Ok(())).await.map(Resumed::Go)
         };
         match started {
+            Err(_) if outbox.is_cancelled() => {}
             Err(error) => self.say(failed(error)).await,
             Ok(Resumed::Again(result)) => self.say(write::result(&request.id, &result)).await,
             Ok(Resumed::Go(job)) => {

@@ -22,6 +22,10 @@ impl Accept {
             return Some(Self { json: true, events: true });
         }
         let mut accept = Self { json: false, events: false };
+        // What the specification tells clients to send, and nearly all of them do.
+        if values.next_if(|value| *value == "application/json, text/event-stream").is_some() {
+            accept = Self { json: true, events: true };
+        }
         for range in values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')) {
             let (kind, parameters) = range.split_once(';').unwrap_or((range, ""));
             let kind = kind.trim_ascii();

@@ -8,7 +8,7 @@ use moongate_security::{Denied, Reason};
 use moongate_storage::{Entry, SessionRecord};
 use moongate_telemetry::Transport;
 use moongate_wire::{
-    Id, Message, Method, Notification, Params, Refusal, Request, RpcError, Version, code,
+    Era, Id, Message, Method, Notification, Params, Refusal, Request, RpcError, Version, code,
     frame::Malformed,
     ladder,
     write::{self, NoId},
@@ -34,8 +34,7 @@ pub(super) struct InSession<'a> {
 
 impl Visit<'_> {
     pub(super) async fn initialize(&self, request: Request, accept: Accept) -> Response<Body> {
-        let session = self.session_header();
-        match self.enter(Some(&request.id), session).await {
+        match self.enter(Some(&request.id), self.session).await {
             Err(response) => return *response,
             Ok(Entry::Welcome(Some(_))) => {
                 let refusal = Refusal::new(
@@ -128,12 +127,12 @@ impl Visit<'_> {
 
     /// The session this request names, if it is the caller's own on this path.
     async fn session(&self, request: Option<&Id>) -> Result<InSession<'_>, Box<Response<Body>>> {
-        if self.version_header().is_some_and(|text| Version::parse(text).is_none()) {
+        if self.version.is_some_and(|text| Version::parse(text).is_none()) {
             let message = "Bad Request: unsupported protocol version in MCP-Protocol-Version";
             let error = RpcError::new(code::SERVER, message);
             return Err(Box::new(answer::error(400, request, self.no_id(), &error, Accept::JSON)));
         }
-        let Some(id) = self.session_header() else {
+        let Some(id) = self.session else {
             let refusal = Refusal::new(
                 400,
                 code::SERVER,
@@ -216,7 +215,7 @@ impl Visit<'_> {
     }
 
     pub(super) async fn get(&self) -> Response<Body> {
-        if super::is_modern(&self.head.headers) {
+        if self.era() == Era::Modern {
             return post_only();
         }
         if !Accept::read(&self.head.headers).is_some_and(|accept| accept.events) {
@@ -234,7 +233,7 @@ impl Visit<'_> {
     }
 
     pub(super) async fn delete(&self) -> Response<Body> {
-        if super::is_modern(&self.head.headers) {
+        if self.era() == Era::Modern {
             return post_only();
         }
         let session = match self.session(None).await {
