@@ -65,6 +65,10 @@ pub struct Resolved {
 /// The six reserved spellings always go; any other top-level name that begins with `__` goes unless the tool's own
 /// schema has it (`declared`). The rest stays byte for byte; with nothing to remove it is not even copied.
 pub fn strip(arguments: &Raw, declared: &dyn Fn(&str) -> bool) -> (Raw, Claimed) {
+    // A name can also be escaped.
+    if !arguments.mentions(MARK) && !arguments.mentions("\\") {
+        return (arguments.clone(), Claimed::default());
+    }
     let mut found: [Option<Arc<str>>; RESERVED.len()] = Default::default();
     let stripped = edit::remove(arguments, |name, value| {
         if !name.starts_with(MARK) {
@@ -175,8 +179,7 @@ fn id_from(text: &str) -> Option<Arc<str>> {
 /// A tool's definition without the properties of its input schema that begin with `__`, on every level and also in
 /// `required`. A definition that has none is returned as it is.
 pub fn clean_schema(definition: &Raw) -> Raw {
-    let bytes = definition.as_str();
-    if !bytes.contains(MARK) && !bytes.contains("\\u005") {
+    if !definition.mentions(MARK) && !definition.mentions("\\u005") {
         return definition.clone();
     }
     edit::members(definition, |name, value| match name {

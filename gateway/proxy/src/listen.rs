@@ -1,6 +1,6 @@
 //! `subscriptions/listen`: a modern client's long-lived request for what changes.
 
-use std::{future::Future, sync::Arc};
+use std::{future::Future, pin::Pin, sync::Arc};
 
 use moongate_core::{CallError, Operation};
 use moongate_wire::{Id, Params, Raw, write};
@@ -119,10 +119,10 @@ impl Listening {
     /// # Cancel safety
     /// Dropping the future leaves subscriptions at their backends; run it to its end.
     pub async fn run(
-        self,
+        &self,
         out: mpsc::Sender<Raw>,
-        cancelled: impl Future<Output = ()> + Send,
-        stop: impl Future<Output = ()> + Send,
+        cancelled: Pin<&mut (impl Future<Output = ()> + Send)>,
+        stop: Pin<&mut (impl Future<Output = ()> + Send)>,
         closing: Closing,
     ) {
         if out.send(self.acknowledgement()).await.is_ok() {

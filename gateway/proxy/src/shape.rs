@@ -61,7 +61,7 @@ pub fn input_required(result: &Raw) -> Raw {
 /// Puts our `_meta` among `members`, and with it what a result's own says; the rest of the result.
 fn without_meta(result: &Raw, members: &mut Vec<(&'static str, Raw)>) -> Raw {
     // Most results have none, which a look for its name tells soonest.
-    let own_meta = result.as_str().contains("\"_meta\"").then(|| result.member("_meta")).flatten();
+    let own_meta = result.mentions("\"_meta\"").then(|| result.member("_meta")).flatten();
     let Some(own_meta) = own_meta.filter(Raw::is_object) else {
         members.push(("_meta", MODERN_META.clone()));
         return result.clone();

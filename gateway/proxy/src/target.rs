@@ -144,5 +144,9 @@ pub(crate) fn clean_completion(params: &Raw) -> Raw {
 
 /// A client's `_meta` on its way to a backend: what it says to the gateway about context stays here.
 pub(crate) fn clean_meta(meta: &Raw) -> Raw {
-    edit::members(meta, |key, _| if key.starts_with("dev.moongate/") { Edit::Drop } else { Edit::Keep })
+    const OURS: &str = "dev.moongate/";
+    if !meta.mentions(OURS) && !meta.mentions("\\") {
+        return meta.clone();
+    }
+    edit::remove(meta, |key, _| key.starts_with(OURS))
 }

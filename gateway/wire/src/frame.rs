@@ -102,13 +102,13 @@ impl<'a> Envelope<'a> {
     fn read(text: &'a [u8]) -> Self {
         let mut envelope = Self::default();
         for member in walk::members(text) {
-            match &*member.name() {
-                "jsonrpc" => envelope.jsonrpc = Some(member.value),
-                "id" => envelope.id = Some(member.value),
-                "method" => envelope.method = member.present(),
-                "params" => envelope.params = member.present().map(|_| member),
-                "result" => envelope.result = Some(member),
-                "error" => envelope.error = member.present(),
+            match &*member.bytes() {
+                b"jsonrpc" => envelope.jsonrpc = Some(member.value),
+                b"id" => envelope.id = Some(member.value),
+                b"method" => envelope.method = member.present(),
+                b"params" => envelope.params = member.present().map(|_| member),
+                b"result" => envelope.result = Some(member),
+                b"error" => envelope.error = member.present(),
                 _ => {}
             }
         }
@@ -122,8 +122,7 @@ impl Frame {
     /// A duplicate inside `params.arguments` is -32602; everything else that is wrong is -32700 (not JSON) or -32600
     /// (JSON, but not a message).
     pub fn parse(body: &Bytes) -> Result<Self, Malformed> {
-        scan::scan(body).map_err(|problem| refuse(body, problem))?;
-        let text = std::str::from_utf8(body).map_err(|_| refuse(body, scan::Problem::NotJson))?;
+        let text = scan::scan(body).map_err(|problem| refuse(body, problem))?;
         if text.trim_ascii_start().starts_with('[') {
             let Elements(elements) =
                 serde_json::from_str(text).map_err(|error| not_a_message(None, &error))?;
@@ -214,6 +213,11 @@ fn message(body: &Bytes, text: &str) -> Result<Message, Malformed> {
 
 /// The id, unless it is `null`, which a response has when its sender could not read ours.
 fn read_id(id: &[u8]) -> Result<Option<Id>, Malformed> {
+    // Nearly all are small integers. JSON has neither a plus nor leading zeros, and the scan has seen it.
+    if id.len() < 10 && id.iter().all(u8::is_ascii_digit) {
+        let number = id.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0'));
+        return Ok(Some(Id::from(number)));
+    }
     serde_json::from_slice(id).map_err(|_| {
         Malformed::new(None, code::INVALID_REQUEST, "Invalid Request: id must be a string or an integer")
     })

@@ -61,14 +61,14 @@ impl Params {
         let Some(params) = params else { return Ok(read) };
         let body: Bytes = params.clone().into_bytes();
         for member in walk::members(&body) {
-            match &*member.name() {
-                "name" => read.name = text(&member)?,
-                "uri" => read.uri = text(&member)?,
-                "cursor" => read.cursor = text(&member)?,
-                "arguments" => read.arguments = present(&member, &body),
-                "inputResponses" => read.input_responses = present(&member, &body),
-                "requestState" => read.request_state = present(&member, &body),
-                "_meta" => read.meta = Meta::read(present(&member, &body)),
+            match &*member.bytes() {
+                b"name" => read.name = text(&member)?,
+                b"uri" => read.uri = text(&member)?,
+                b"cursor" => read.cursor = text(&member)?,
+                b"arguments" => read.arguments = present(&member, &body),
+                b"inputResponses" => read.input_responses = present(&member, &body),
+                b"requestState" => read.request_state = present(&member, &body),
+                b"_meta" => read.meta = Meta::read(present(&member, &body)),
                 _ => {}
             }
         }
@@ -81,21 +81,21 @@ impl Meta {
         let mut read = Self { raw: meta, ..Self::default() };
         let Some(body) = read.raw.clone().map(Raw::into_bytes) else { return read };
         for member in walk::members(&body) {
-            let name = member.name();
-            let slot = match name.strip_prefix(PREFIX) {
-                Some("protocolVersion") => {
+            let name = member.bytes();
+            let slot = match name.strip_prefix(PREFIX.as_bytes()) {
+                Some(b"protocolVersion") => {
                     read.protocol_version = Some(member.raw(&body));
                     continue;
                 }
-                Some("clientCapabilities") => &mut read.client_capabilities,
-                Some("clientInfo") => &mut read.client_info,
-                Some("logLevel") => &mut read.log_level,
+                Some(b"clientCapabilities") => &mut read.client_capabilities,
+                Some(b"clientInfo") => &mut read.client_info,
+                Some(b"logLevel") => &mut read.log_level,
                 _ => match &*name {
-                    "progressToken" => &mut read.progress_token,
-                    "traceparent" => &mut read.traceparent,
-                    "dev.moongate/sessionId" => &mut read.session_id,
-                    "dev.moongate/assistantId" => &mut read.assistant_id,
-                    "dev.moongate/threadId" => &mut read.thread_id,
+                    b"progressToken" => &mut read.progress_token,
+                    b"traceparent" => &mut read.traceparent,
+                    b"dev.moongate/sessionId" => &mut read.session_id,
+                    b"dev.moongate/assistantId" => &mut read.assistant_id,
+                    b"dev.moongate/threadId" => &mut read.thread_id,
                     _ => continue,
                 },
             };

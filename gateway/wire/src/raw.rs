@@ -72,7 +72,12 @@ impl Raw {
 
     /// Reads the text as `T`, borrowing from it where `T` can.
     pub fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
-        serde_json::from_str(self.as_str())
+        serde_json::from_slice(&self.0)
+    }
+
+    /// Whether `part` occurs anywhere in the text as it is written: a quick look that spares reading what cannot be there.
+    pub fn mentions(&self, part: &str) -> bool {
+        memchr::memmem::find(&self.0, part.as_bytes()).is_some()
     }
 
     /// Whether the value is an object.

@@ -37,9 +37,9 @@ pub enum Problem {
     },
 }
 
-/// Looks over `body` once.
-pub fn scan(body: &[u8]) -> Result<(), Problem> {
-    std::str::from_utf8(body).map_err(|_| Problem::NotJson)?;
+/// Looks over `body` once; the same as text.
+pub fn scan(body: &[u8]) -> Result<&str, Problem> {
+    let text = std::str::from_utf8(body).map_err(|_| Problem::NotJson)?;
     let mut scanner = Scanner {
         rest: body,
         levels: Vec::with_capacity(16),
@@ -47,7 +47,7 @@ pub fn scan(body: &[u8]) -> Result<(), Problem> {
         duplicate: None,
     };
     scanner.run()?;
-    scanner.duplicate.map_or(Ok(()), Err)
+    scanner.duplicate.map_or(Ok(text), Err)
 }
 
 /// Where a value sits, as far as it matters here.
@@ -109,8 +109,24 @@ struct Scanner<'a> {
     duplicate: Option<Problem>,
 }
 
+/// Why a scan ends early. Small, because every step of the scan answers with it.
+#[derive(Clone, Copy)]
+enum Lost {
+    NotJson,
+    TooDeep,
+}
+
+impl From<Lost> for Problem {
+    fn from(lost: Lost) -> Self {
+        match lost {
+            Lost::NotJson => Self::NotJson,
+            Lost::TooDeep => Self::TooDeep,
+        }
+    }
+}
+
 impl<'a> Scanner<'a> {
-    fn run(&mut self) -> Result<(), Problem> {
+    fn run(&mut self) -> Result<(), Lost> {
         let mut place = Place::Frame;
         loop {
             if let Some(inner) = self.value(place)? {
@@ -126,7 +142,7 @@ impl<'a> Scanner<'a> {
 
     /// Takes a scalar or an empty container whole; of any other container only the start, and says where its first
     /// value sits.
-    fn value(&mut self, place: Place) -> Result<Option<Place>, Problem> {
+    fn value(&mut self, place: Place) -> Result<Option<Place>, Lost> {
         self.skip_blanks();
         match self.next() {
             Some(b'{') => self.open(place, true),
@@ -136,13 +152,13 @@ impl<'a> Scanner<'a> {
             Some(b'f') => self.expect(b"alse").map(|()| None),
             Some(b'n') => self.expect(b"ull").map(|()| None),
             Some(first @ (b'-' | b'0'..=b'9')) => self.number(first).map(|()| None),
-            _ => Err(Problem::NotJson),
+            _ => Err(Lost::NotJson),
         }
     }
 
-    fn open(&mut self, place: Place, object: bool) -> Result<Option<Place>, Problem> {
+    fn open(&mut self, place: Place, object: bool) -> Result<Option<Place>, Lost> {
         if self.levels.len() == MAX_DEPTH {
-            return Err(Problem::TooDeep);
+            return Err(Lost::TooDeep);
         }
         self.skip_blanks();
         if self.take(if object { b'}' } else { b']' }) {
@@ -153,11 +169,11 @@ impl<'a> Scanner<'a> {
     }
 
     /// Closes what ends here. Returns the place of the next value, or nothing when the text is over.
-    fn after_value(&mut self) -> Result<Option<Place>, Problem> {
+    fn after_value(&mut self) -> Result<Option<Place>, Lost> {
         loop {
             self.skip_blanks();
             let Some(level) = self.levels.last() else {
-                return if self.rest.is_empty() { Ok(None) } else { Err(Problem::NotJson) };
+                return if self.rest.is_empty() { Ok(None) } else { Err(Lost::NotJson) };
             };
             let (place, object) = (level.place, level.object);
             match self.next() {
@@ -165,7 +181,7 @@ impl<'a> Scanner<'a> {
                 Some(b',') => return Ok(Some(place.element())),
                 Some(b'}') if object => {}
                 Some(b']') if !object => {}
-                _ => return Err(Problem::NotJson),
+                _ => return Err(Lost::NotJson),
             }
             if let Some(closed) = self.levels.pop() {
                 self.names.truncate(closed.first_name);
@@ -174,7 +190,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Takes `"name" :` and says where the value under it sits.
-    fn name(&mut self) -> Result<Place, Problem> {
+    fn name(&mut self) -> Result<Place, Lost> {
         self.skip_blanks();
         let quoted = self.rest;
         self.require(b'"')?;
@@ -183,7 +199,7 @@ impl<'a> Scanner<'a> {
             let decoded: String = quoted
                 .get(..text.inner.len() + 2)
                 .and_then(|quoted| serde_json::from_slice(quoted).ok())
-                .ok_or(Problem::NotJson)?;
+                .ok_or(Lost::NotJson)?;
             Cow::Owned(decoded.into_bytes())
         } else {
             Cow::Borrowed(text.inner)
@@ -218,7 +234,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Takes the rest of a string whose opening quote is gone.
-    fn string(&mut self) -> Result<Text<'a>, Problem> {
+    fn string(&mut self) -> Result<Text<'a>, Lost> {
         let start = self.rest;
         let mut escaped = false;
         loop {
@@ -232,41 +248,41 @@ impl<'a> Scanner<'a> {
                     escaped = true;
                     self.escape()?;
                 }
-                _ => return Err(Problem::NotJson),
+                _ => return Err(Lost::NotJson),
             }
         }
     }
 
-    fn escape(&mut self) -> Result<(), Problem> {
+    fn escape(&mut self) -> Result<(), Lost> {
         match self.next() {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(()),
             Some(b'u') => match self.hex()? {
                 0xD800..=0xDBFF => {
                     self.expect(b"\\u")?;
-                    if matches!(self.hex()?, 0xDC00..=0xDFFF) { Ok(()) } else { Err(Problem::NotJson) }
+                    if matches!(self.hex()?, 0xDC00..=0xDFFF) { Ok(()) } else { Err(Lost::NotJson) }
                 }
-                0xDC00..=0xDFFF => Err(Problem::NotJson),
+                0xDC00..=0xDFFF => Err(Lost::NotJson),
                 _ => Ok(()),
             },
-            _ => Err(Problem::NotJson),
+            _ => Err(Lost::NotJson),
         }
     }
 
-    fn hex(&mut self) -> Result<u32, Problem> {
+    fn hex(&mut self) -> Result<u32, Lost> {
         let mut unit = 0;
         for _ in 0..4 {
-            let digit = self.next().and_then(|byte| char::from(byte).to_digit(16)).ok_or(Problem::NotJson)?;
+            let digit = self.next().and_then(|byte| char::from(byte).to_digit(16)).ok_or(Lost::NotJson)?;
             unit = unit << 4 | digit;
         }
         Ok(unit)
     }
 
-    fn number(&mut self, first: u8) -> Result<(), Problem> {
+    fn number(&mut self, first: u8) -> Result<(), Lost> {
         let leading = if first == b'-' { self.next() } else { Some(first) };
         match leading {
             Some(b'0') => {}
             Some(b'1'..=b'9') => self.skip(digits(self.rest)),
-            _ => return Err(Problem::NotJson),
+            _ => return Err(Lost::NotJson),
         }
         if self.take(b'.') {
             self.some_digits()?;
@@ -278,9 +294,9 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn some_digits(&mut self) -> Result<(), Problem> {
+    fn some_digits(&mut self) -> Result<(), Lost> {
         match digits(self.rest) {
-            0 => Err(Problem::NotJson),
+            0 => Err(Lost::NotJson),
             count => {
                 self.skip(count);
                 Ok(())
@@ -306,12 +322,12 @@ impl<'a> Scanner<'a> {
         found
     }
 
-    fn require(&mut self, byte: u8) -> Result<(), Problem> {
-        if self.take(byte) { Ok(()) } else { Err(Problem::NotJson) }
+    fn require(&mut self, byte: u8) -> Result<(), Lost> {
+        if self.take(byte) { Ok(()) } else { Err(Lost::NotJson) }
     }
 
-    fn expect(&mut self, text: &[u8]) -> Result<(), Problem> {
-        self.rest = self.rest.strip_prefix(text).ok_or(Problem::NotJson)?;
+    fn expect(&mut self, text: &[u8]) -> Result<(), Lost> {
+        self.rest = self.rest.strip_prefix(text).ok_or(Lost::NotJson)?;
         Ok(())
     }
 

@@ -21,12 +21,26 @@ pub(crate) struct Member<'a> {
 impl<'a> Member<'a> {
     /// The name, decoded. One that is not Unicode is given as it is written; no frame that was scanned has one.
     pub(crate) fn name(&self) -> Cow<'a, str> {
-        let inner = self.key.get(1..self.key.len().saturating_sub(1)).unwrap_or_default();
+        let inner = self.written();
         let written = || Cow::Owned(String::from_utf8_lossy(inner).into_owned());
         if inner.contains(&b'\\') {
             return serde_json::from_slice(self.key).map_or_else(|_| written(), Cow::Owned);
         }
         std::str::from_utf8(inner).map_or_else(|_| written(), Cow::Borrowed)
+    }
+
+    /// The name as bytes where it is written without escapes, which is nearly always; else decoded.
+    pub(crate) fn bytes(&self) -> Cow<'a, [u8]> {
+        let inner = self.written();
+        if inner.contains(&b'\\') {
+            return Cow::Owned(self.name().into_owned().into_bytes());
+        }
+        Cow::Borrowed(inner)
+    }
+
+    /// The name as it is written, without its quotes.
+    fn written(&self) -> &'a [u8] {
+        self.key.get(1..self.key.len().saturating_sub(1)).unwrap_or_default()
     }
 
     /// The value, unless it is `null`.

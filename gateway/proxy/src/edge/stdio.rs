@@ -7,6 +7,7 @@ use std::{
     collections::BTreeSet,
     future::Future,
     num::NonZeroU32,
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
@@ -459,8 +460,8 @@ impl Pipe {
             Ok(listening) => {
                 // A listen says nothing by itself; its outbox only hears of the cancellation.
                 let mut waiting = Job::new(request.id.clone(), outbox, Box::pin(std::future::pending()));
-                let cancelled = async { drop(waiting.step().await) };
-                let stop = self.stopping.cancelled();
+                let cancelled = pin!(async { drop(waiting.step().await) });
+                let stop = pin!(self.stopping.cancelled());
                 listening.run(self.out.clone(), cancelled, stop, Closing::ResultAndCancelled).await;
             }
         }

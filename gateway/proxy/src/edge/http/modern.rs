@@ -4,6 +4,7 @@
 //! the answer a stream, and questions end it as `input_required`.
 
 use std::{
+    pin::pin,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -170,7 +171,8 @@ impl Visit<'_> {
         let (out, messages) = mpsc::channel(listen::CAPACITY);
         let (drain, standing) = (self.conn.drain.clone(), Standing::of(self));
         self.gateway.tasks.spawn(async move {
-            listening.run(out, standing.lost(), drain.begun(), Closing::Result).await;
+            let (lost, draining) = (pin!(standing.lost()), pin!(drain.begun()));
+            listening.run(out, lost, draining, Closing::Result).await;
         });
         answer::events(|open| Body::live(Messages(messages), open), self.gateway.open_stream())
     }
