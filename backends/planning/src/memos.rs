@@ -22,8 +22,7 @@ use crate::{
 #[serde(from = "Plain")]
 pub(crate) struct Memo {
     pub(crate) id: u64,
-    pub(crate) content: Arc<str>,
-    pub(crate) source: Option<Arc<str>>,
+    weight: usize,
     /// What is shown of it as data and as a line of text, written once: every answer shows all memos, and they do not
     /// change.
     shown: Box<RawValue>,
@@ -43,7 +42,8 @@ impl From<Plain> for Memo {
     fn from(plain: Plain) -> Self {
         let shown = serde_json::value::to_raw_value(&plain).expect("plain data always serialises");
         let line = format!("- {}: {}\n", plain.id, plain.content).into();
-        Self { id: plain.id, content: plain.content, source: plain.source, shown, line }
+        let weight = plain.content.len() + length(plain.source.as_ref()) + ITEM_OVERHEAD;
+        Self { id: plain.id, weight, shown, line }
     }
 }
 
@@ -55,7 +55,7 @@ impl Serialize for Memo {
 
 impl Weigh for Memo {
     fn weight(&self) -> usize {
-        self.content.len() + length(self.source.as_ref()) + ITEM_OVERHEAD
+        self.weight
     }
 }
 

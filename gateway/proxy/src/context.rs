@@ -65,8 +65,7 @@ pub struct Resolved {
 /// The six reserved spellings always go; any other top-level name that begins with `__` goes unless the tool's own
 /// schema has it (`declared`). The rest stays byte for byte; with nothing to remove it is not even copied.
 pub fn strip(arguments: &Raw, declared: &dyn Fn(&str) -> bool) -> (Raw, Claimed) {
-    // A name can also be escaped.
-    if !arguments.mentions(MARK) && !arguments.mentions("\\") {
+    if !arguments.may_name(MARK) {
         return (arguments.clone(), Claimed::default());
     }
     let mut found: [Option<Arc<str>>; RESERVED.len()] = Default::default();
@@ -179,7 +178,7 @@ fn id_from(text: &str) -> Option<Arc<str>> {
 /// A tool's definition without the properties of its input schema that begin with `__`, on every level and also in
 /// `required`. A definition that has none is returned as it is.
 pub fn clean_schema(definition: &Raw) -> Raw {
-    if !definition.mentions(MARK) && !definition.mentions("\\u005") {
+    if !definition.may_name(MARK) {
         return definition.clone();
     }
     edit::members(definition, |name, value| match name {

@@ -1,8 +1,8 @@
-//! Legacy sessions that are in use in this process.
+//! Legacy sessions of this process.
 //!
 //! What must be known about a session lives in `State`; a [`Live`] holds what only makes sense here and now: running
 //! calls by request id, questions that wait for the client's answer, and the ends of open streams. It exists from a
-//! session's first call to its end, so that a call finds everything ready; a session that this process did not create
+//! session's first request after `initialize` to its end, so that a call finds everything ready; a session that this process did not create
 //! has one while a stream or a call does.
 
 use std::{
@@ -52,11 +52,11 @@ struct Kept {
     _counted: Counted,
     /// From the first GET stream or subscription on, so that no change is lost while no stream is open.
     listener: Option<Arc<Listener>>,
-    /// From the first call on.
+    /// From the first request after `initialize` on.
     live: Option<Arc<Live>>,
 }
 
-/// One session in use.
+/// One session as this process knows it.
 #[derive(Debug)]
 pub struct Live {
     /// The session's id.
@@ -146,19 +146,18 @@ impl Sessions {
         new
     }
 
-    /// The session, if a call or stream of it is open.
-    pub fn find(&self, id: &str) -> Option<Arc<Live>> {
+    /// The session, if it is known here.
+    fn find(&self, id: &str) -> Option<Arc<Live>> {
         lock(&self.live).get(id).and_then(Weak::upgrade)
     }
 
     /// The sessions that must not expire now.
     pub fn in_use(&self) -> Vec<Arc<str>> {
         let (live, kept) = (lock(&self.live), lock(&self.kept));
-        let idle = |id: &str| usize::from(kept.get(id).is_some_and(|kept| kept.live.is_some()));
-        live.iter()
-            .filter(|(id, live)| live.strong_count() > idle(id))
-            .map(|(id, _)| Arc::clone(id))
-            .collect()
+        // One holder may be what keeps it ready.
+        let idle = |id: &str| kept.get(id).is_some_and(|kept| kept.live.is_some());
+        let used = |id: &str, holders: usize| holders > 1 || (holders == 1 && !idle(id));
+        live.iter().filter(|(id, live)| used(id, live.strong_count())).map(|(id, _)| Arc::clone(id)).collect()
     }
 
     /// What this session hears of changes, from now on until it ends.
@@ -198,12 +197,13 @@ impl Live {
 
     /// What the session's client said about itself in `initialize`.
     pub fn client(&self, record: &SessionRecord) -> Arc<Client> {
-        let client = || Client {
-            version: record.version,
-            capabilities: record.capabilities.clone(),
-            info: record.info.clone(),
-        };
-        Arc::clone(self.client.get_or_init(|| Arc::new(client())))
+        Arc::clone(self.client.get_or_init(|| {
+            Arc::new(Client {
+                version: record.version,
+                capabilities: record.capabilities.clone(),
+                info: record.info.clone(),
+            })
+        }))
     }
 
     /// Registers a call before it runs, so that it can be cancelled by its id from now on.

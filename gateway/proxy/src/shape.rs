@@ -7,7 +7,7 @@ use std::{sync::LazyLock, time::Duration};
 
 use moongate_core::{CallError, Kind, Reply, Scope, call::Freshness};
 use moongate_wire::{
-    Era, Id, Method, Raw, Refusal, RpcError, Version, code,
+    Era, Id, Method, Raw, Refusal, RpcError, Version, code, edit,
     write::{self, NoId},
 };
 use serde_json::json;
@@ -61,15 +61,13 @@ pub fn input_required(result: &Raw) -> Raw {
 /// Puts our `_meta` among `members`, and with it what a result's own says; the rest of the result.
 fn without_meta(result: &Raw, members: &mut Vec<(&'static str, Raw)>) -> Raw {
     // Most results have none, which a look for its name tells soonest.
-    let own_meta = result.mentions("\"_meta\"").then(|| result.member("_meta")).flatten();
-    let Some(own_meta) = own_meta.filter(Raw::is_object) else {
-        members.push(("_meta", MODERN_META.clone()));
-        return result.clone();
+    let own = result.may_name("_meta").then(|| result.member("_meta")).flatten();
+    let meta = match own.as_ref().filter(|own| own.is_object()) {
+        Some(own) => write::with_members(own, &[(SERVER_INFO_KEY, SERVER_INFO.clone())]),
+        None => MODERN_META.clone(),
     };
-    let meta = write::with_members(&own_meta, &[(SERVER_INFO_KEY, SERVER_INFO.clone())]);
     members.push(("_meta", meta));
-    let rest = result.members();
-    write::object(rest.iter().filter(|(key, _)| key != "_meta").map(|(key, value)| (key.as_str(), value)))
+    if own.is_some() { edit::remove(result, |key, _| key == "_meta") } else { result.clone() }
 }
 
 /// What a failed call is answered with.
@@ -185,6 +183,14 @@ mod tests {
         assert_eq!(value["_meta"]["x"], 1);
         assert_eq!(value["_meta"][SERVER_INFO_KEY]["name"], "moongate");
         assert!(value.get("ttlMs").is_none());
+        // One `_meta`, whatever the backend made of its own.
+        for own in [r#"{"_meta":null,"x":1}"#, r#"{"x":1,"\u005fmeta":7}"#] {
+            let reply = Raw::from_text(own).unwrap().into();
+            let shaped = message(&Id::from(1), Method::CallTool, &reply, Version::V2026_07_28);
+            let members = shaped.member("result").unwrap().members();
+            assert_eq!(members.iter().filter(|(key, _)| key == "_meta").count(), 1, "{own}");
+            assert!(members.iter().any(|(key, _)| key == "x"), "{own}");
+        }
         let read: Value =
             result(Method::ReadResource, &json!({"contents": []}), Version::V2026_07_28).parse().unwrap();
         assert_eq!((&read["ttlMs"], &read["cacheScope"]), (&json!(0), &json!("private")));

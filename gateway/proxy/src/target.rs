@@ -145,8 +145,26 @@ pub(crate) fn clean_completion(params: &Raw) -> Raw {
 /// A client's `_meta` on its way to a backend: what it says to the gateway about context stays here.
 pub(crate) fn clean_meta(meta: &Raw) -> Raw {
     const OURS: &str = "dev.moongate/";
-    if !meta.mentions(OURS) && !meta.mentions("\\") {
+    if !meta.may_name(OURS) {
         return meta.clone();
     }
     edit::remove(meta, |key, _| key.starts_with(OURS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_meta_says_to_the_gateway_stays_here_however_it_is_spelled() {
+        for (meta, expected) in [
+            (r#"{"a":1}"#, r#"{"a":1}"#),
+            (r#"{"dev.moongate/sessionId":"s","a":1}"#, r#"{"a":1}"#),
+            (r#"{"dev.moongate\/sessionId":"s","a":1}"#, r#"{"a":1}"#),
+            (r#"{"a":1,"\u0064ev.moongate/threadId":"t"}"#, r#"{"a":1}"#),
+            (r#"{"other.dev/x":"dev.moongate/"}"#, r#"{"other.dev/x":"dev.moongate/"}"#),
+        ] {
+            assert_eq!(clean_meta(&Raw::from_text(meta).unwrap()).as_str(), expected, "{meta}");
+        }
+    }
 }

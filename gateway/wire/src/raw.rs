@@ -75,9 +75,11 @@ impl Raw {
         serde_json::from_slice(&self.0)
     }
 
-    /// Whether `part` occurs anywhere in the text as it is written: a quick look that spares reading what cannot be there.
-    pub fn mentions(&self, part: &str) -> bool {
-        memchr::memmem::find(&self.0, part.as_bytes()).is_some()
+    /// Whether a name with `part` in it, which must be printable ASCII, may be somewhere in the text, however it is
+    /// escaped. False is certain: a quick look that spares reading what cannot be there.
+    pub fn may_name(&self, part: &str) -> bool {
+        let has = |text: &str| memchr::memmem::find(&self.0, text.as_bytes()).is_some();
+        has(part) || has("\\u") || (part.contains('/') && has("\\/"))
     }
 
     /// Whether the value is an object.
@@ -170,6 +172,18 @@ mod tests {
         assert_eq!(raw.members().len(), 3);
         assert_eq!(Raw::of(&[1]).members(), []);
         assert_eq!(Raw::null().member("a"), None);
+    }
+
+    #[test]
+    fn a_name_is_seen_however_it_is_written() {
+        for (text, expected) in [
+            (r#"{"a/b":1}"#, true),
+            (r#"{"a\/b":1}"#, true),
+            (r#"{"\u0061/b":1}"#, true),
+            (r#"{"a":"b","c":"x\ny"}"#, false),
+        ] {
+            assert_eq!(Raw::from_text(text).unwrap().may_name("a/b"), expected, "{text}");
+        }
     }
 
     #[test]

@@ -246,17 +246,24 @@ async fn an_event_of_another_session_resumes_nothing() -> Result<()> {
 async fn a_legacy_client_that_leaves_does_not_cancel() -> Result<()> {
     let gateway = fixture::gateway("").await?;
     let session = LegacySession::open(&gateway.client(), LATEST).await?;
-    let call = |params| json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
-    let slow = call(json!({"name": "test_slow", "arguments": {"milliseconds": 700}}));
-    let same_id = call(json!({"name": "test_simple_text"}));
+    let mut id = 0;
     waiting::eventually("a call to be left", async || {
+        id += 1;
+        let call = |params| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
+        let slow = call(json!({"name": "test_slow", "arguments": {"milliseconds": 700}}));
+        let same_id = call(json!({"name": "test_simple_text"}));
         // Leaves as soon as the call runs, which another with the same id finds out.
         let running = waiting::eventually("the call to run", async || {
             Ok(session.client().post(&same_id).send().await?.json()?.get("error").map(drop))
         });
         tokio::select! {
-            // The other one may come first, and then the call itself is refused.
-            _refused = session.client().post(&slow).open() => Ok(None),
+            early = session.client().post(&slow).send() => {
+                // The other one came first, and the call itself was refused. Any other answer is one too early.
+                let early = early?.json()?;
+                let message = early["error"]["message"].as_str().unwrap_or_default();
+                anyhow::ensure!(message.contains("still running"), "an answer before anybody left: {early}");
+                Ok(None)
+            }
             running = running => running.map(Some),
         }
     })

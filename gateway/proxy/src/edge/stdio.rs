@@ -282,12 +282,12 @@ impl Pipe {
         Ok(Arc::new(admitted))
     }
 
-    fn caller(&self, admitted: &Arc<Admitted>, client: Client, log_level: Option<Level>) -> Caller {
+    fn caller(&self, admitted: &Arc<Admitted>, client: Arc<Client>, log_level: Option<Level>) -> Caller {
         Caller {
             snapshot: self.gateway.snapshot(),
             admitted: Arc::clone(admitted),
             profile: self.peer.profile.clone(),
-            client: Arc::new(client),
+            client,
             transport: Transport::Pipe,
             header_ids: [None, None, None],
             transport_session: Some(Arc::clone(&self.live.id)),
@@ -324,7 +324,7 @@ impl Pipe {
         let session =
             Arc::new(PipeSession { live: Arc::clone(&self.live), record: Mutex::new(record), listener });
         *self.legacy.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&session));
-        let result = self.gateway.initialize(&self.caller(admitted, client, None));
+        let result = self.gateway.initialize(&self.caller(admitted, Arc::new(client), None));
         self.say(write::result(&request.id, &result)).await;
         let (out, stopping) = (self.out.clone(), self.stopping.clone());
         calls.background.spawn(async move {
@@ -377,19 +377,14 @@ impl Pipe {
 
     fn session_caller(&self, admitted: &Arc<Admitted>, session: &PipeSession) -> Caller {
         let record = session.lock();
-        let client = Client {
-            version: record.version,
-            capabilities: record.capabilities.clone(),
-            info: record.info.clone(),
-        };
-        self.caller(admitted, client, record.log_level)
+        self.caller(admitted, self.live.client(&record), record.log_level)
     }
 
     async fn modern(self: Arc<Self>, version: Version, method: Method, turn: Turn) {
         let Turn { admitted, request, params, outbox, mut running } = turn;
         let failed = |error| shape::final_message(&request.id, method, Err(error), version);
         let caller = match modern::client(version, &params) {
-            Ok((client, log_level)) => self.caller(&admitted, client, log_level),
+            Ok((client, log_level)) => self.caller(&admitted, Arc::new(client), log_level),
             Err(error) => return self.say(failed(error)).await,
         };
         if !method.may_ask() {
@@ -408,7 +403,7 @@ impl Pipe {
             self.gateway.begin(&caller, what, Arc::clone(&outbox), way, &|_, _| Ok(())).await.map(Resumed::Go)
         };
         match started {
-            Err(_) if outbox.is_cancelled() => {}
+            _ if outbox.is_cancelled() => {}
             Err(error) => self.say(failed(error)).await,
             Ok(Resumed::Again(result)) => self.say(write::result(&request.id, &result)).await,
             Ok(Resumed::Go(job)) => {
@@ -449,11 +444,12 @@ impl Pipe {
         let listening = match modern::client(version, &params) {
             Err(error) => Err(error),
             Ok((client, log_level)) => {
-                let caller = self.caller(&admitted, client, log_level);
+                let caller = self.caller(&admitted, Arc::new(client), log_level);
                 self.gateway.listen(&caller, request.id.clone(), request.params.as_ref()).await
             }
         };
         match listening {
+            Err(_) if outbox.is_cancelled() => {}
             Err(error) => {
                 self.say(shape::final_message(&request.id, Method::Listen, Err(error), version)).await;
             }

@@ -1,6 +1,6 @@
 //! The streams of a legacy session: an answer that becomes one, the GET stream, and coming back to either.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use http::Response;
 use moongate_storage::EventId;
@@ -111,6 +111,8 @@ impl InSession<'_> {
             if prime {
                 stream.prime().await;
             }
+            // Pinned before the loop: begun anew with every change, a busy stream would never be asked for again.
+            let (mut lost, mut draining) = (pin!(standing.lost()), pin!(drain.begun()));
             loop {
                 tokio::select! {
                     changes = listener.changes() => {
@@ -124,8 +126,8 @@ impl InSession<'_> {
                         }
                     }
                     () = stream.abandoned() => break,
-                    () = standing.lost() => break,
-                    () = drain.begun() => break,
+                    () = &mut lost => break,
+                    () = &mut draining => break,
                 }
             }
         });

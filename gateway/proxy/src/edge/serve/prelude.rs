@@ -91,7 +91,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Prefixed<S> {
         buf.put_slice(&self.prefix.split_to(length));
         if self.prefix.is_empty() && buf.remaining() > 0 {
             // With what came right behind it: a reader that got the prefix alone would make room for a second read, and
-            // keep twice the room for as long as the connection lasts. An error or an end is told by the next read.
+            // keep twice the room for as long as the connection lasts. An end is told by the next read.
             let _next = Pin::new(&mut self.stream).poll_read(cx, buf);
         }
         Poll::Ready(Ok(()))
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_prefix_comes_with_what_follows_it_and_is_not_lost_to_an_error() {
+    async fn the_prefix_comes_with_what_follows_it_and_before_the_end() {
         let mut read = [0; 8];
         let mut stream = Prefixed::new(Bytes::from_static(b"ab"), &b"cdef"[..]);
         assert_eq!(stream.read(&mut read).await.unwrap(), 6);
