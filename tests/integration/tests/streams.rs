@@ -65,6 +65,28 @@ async fn a_get_stream_tells_what_changes() -> Result<()> {
     Ok(())
 }
 
+/// The gateway asks the gate about an open stream every 15 s; changes in between must not put that off.
+#[tokio::test]
+async fn a_stream_ends_when_its_token_is_revoked_however_busy_it_is() -> Result<()> {
+    let gateway = fixture::gateway("").await?;
+    let issue =
+        ["token", "issue", "--subject", "leaver", "--scopes", "read", "--ttl", "1h", "--json"].as_slice();
+    let issued: Value = serde_json::from_slice(&gateway.home().run(issue).await?.stdout)?;
+    let token = issued["token"].as_str().context("a token")?;
+    let leaver = LegacySession::open(&gateway.anonymous_client().with_token(token), LATEST).await?;
+    let mut stream = leaver.listen(None).await?;
+    gateway.home().run(&["token", "revoke", issued["id"].as_str().context("an id")?]).await?;
+    let session = LegacySession::open(&gateway.client(), LATEST).await?;
+    for _second in 0..40 {
+        session.call("test_slow", json!({"milliseconds": 1000})).await?;
+        trigger(&session, "tool_change").await?;
+        if stream.message().await?.is_none() {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("the stream of a revoked token goes on")
+}
+
 #[tokio::test]
 async fn a_change_while_no_stream_is_open_is_told_later() -> Result<()> {
     let gateway = fixture::gateway("").await?;
