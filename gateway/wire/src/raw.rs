@@ -79,7 +79,8 @@ impl Raw {
     /// escaped. False is certain: a quick look that spares reading what cannot be there.
     pub fn may_name(&self, part: &str) -> bool {
         let has = |text: &str| memchr::memmem::find(&self.0, text.as_bytes()).is_some();
-        has(part) || has("\\u") || (part.contains('/') && has("\\/"))
+        let escaped = || memchr::memchr(b'\\', &self.0).is_some();
+        has(part) || (escaped() && (has("\\u") || (part.contains('/') && has("\\/"))))
     }
 
     /// Whether the value is an object.

@@ -47,6 +47,9 @@ async fn instructions(settings: &Settings, section: &mut Section) -> Result<()> 
     let share = 100.0 * (inject + strip_fields - 2.0 * nothing) / plain;
     let what = "inject and strip of all three fields, of a call's instructions";
     section.at_most(what, share, format!("{share:.2} %"), INJECT_AND_STRIP, " %");
+    let usual = 100.0 * (strip_plain + resolve - 2.0 * nothing) / plain;
+    let what = "what a usual built-in call needs of it, strip and resolve, of its instructions";
+    section.value(what, format!("{usual:.2} %"));
     let ratio = headers / plain;
     let what = "instructions of a call with the three X- headers, against one without";
     section.at_most(what, ratio, format!("{ratio:.3}"), WITH_HEADERS, "");
