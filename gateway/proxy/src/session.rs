@@ -2,8 +2,8 @@
 //!
 //! What must be known about a session lives in `State`; a [`Live`] holds what only makes sense here and now: running
 //! calls by request id, questions that wait for the client's answer, and the ends of open streams. It exists from a
-//! session's first request after `initialize` to its end, so that a call finds everything ready; a session that this process did not create
-//! has one while a stream or a call does.
+//! session's first request after `initialize` to its end, so that a call finds everything ready; a session that this
+//! process did not create has one while a stream or a call does.
 
 use std::{
     sync::{

@@ -63,7 +63,11 @@ fn without_meta(result: &Raw, members: &mut Vec<(&'static str, Raw)>) -> Raw {
     // Most results have none, which a look for its name tells soonest.
     let own = result.may_name("_meta").then(|| result.member("_meta")).flatten();
     let meta = match own.as_ref().filter(|own| own.is_object()) {
-        Some(own) => write::with_members(own, &[(SERVER_INFO_KEY, SERVER_INFO.clone())]),
+        // A backend that is a modern server itself says who it is; the client talks to us.
+        Some(own) => {
+            let others = edit::remove(own, |key, _| key == SERVER_INFO_KEY);
+            write::with_members(&others, &[(SERVER_INFO_KEY, SERVER_INFO.clone())])
+        }
         None => MODERN_META.clone(),
     };
     members.push(("_meta", meta));
@@ -183,6 +187,11 @@ mod tests {
         assert_eq!(value["_meta"]["x"], 1);
         assert_eq!(value["_meta"][SERVER_INFO_KEY]["name"], "moongate");
         assert!(value.get("ttlMs").is_none());
+        let foreign = json!({"_meta": {SERVER_INFO_KEY: {"name": "other"}, "x": 1}});
+        let meta = result(Method::CallTool, &foreign, Version::V2026_07_28).member("_meta").unwrap();
+        let names: Vec<String> = meta.members().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, [SERVER_INFO_KEY, "x"]);
+        assert_eq!(meta.member(SERVER_INFO_KEY), Some(SERVER_INFO.clone()));
         // One `_meta`, whatever the backend made of its own.
         for own in [r#"{"_meta":null,"x":1}"#, r#"{"x":1,"\u005fmeta":7}"#] {
             let reply = Raw::from_text(own).unwrap().into();

@@ -1,5 +1,7 @@
 //! The bytes of messages we send, by joining checked parts: no tree is built for an answer.
 
+use std::fmt;
+
 use serde::Serialize;
 
 use crate::{Id, Raw, RpcError, scan::plain_length};
@@ -118,7 +120,7 @@ fn push_with_members(out: &mut Vec<u8>, object: &Raw, members: &[(&str, Raw)]) {
 
 /// The result of a tool, `{"content":[…],"structuredContent":…,"isError":…}`, written part by part into one piece of
 /// memory.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ToolResult {
     out: Vec<u8>,
     /// Where the next content block goes.
@@ -162,6 +164,13 @@ impl ToolResult {
         let end: &[u8] = if is_error { br#","isError":true}"# } else { br#","isError":false}"# };
         self.out.extend_from_slice(end);
         Raw::trusted(self.out)
+    }
+}
+
+impl fmt::Debug for ToolResult {
+    /// Only the size, as for a [`Raw`].
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ToolResult({} bytes)", self.out.len())
     }
 }
 
@@ -262,6 +271,7 @@ mod tests {
             result.as_str(),
             r#"{"content":[{"type":"text","text":"a \"b\"\n"},{}],"structuredContent":{},"isError":false}"#
         );
+        assert_eq!(format!("{:?}", ToolResult::text("secret")), "ToolResult(44 bytes)");
         assert_eq!(
             ToolResult::text("").finish(true).as_str(),
             r#"{"content":[{"type":"text","text":""}],"isError":true}"#
