@@ -12,15 +12,13 @@ use moongate_core::{ContextIds, Raw, principal::Kind};
 use moongate_wire::{
     Meta,
     edit::{self, Edit},
+    params::MARK,
     scan, write,
 };
 
 /// The spellings that always belong to the gateway; of each pair the first wins.
 pub const RESERVED: [&str; 6] =
     ["__sessionId", "__session_id", "__assistantId", "__assistant_id", "__threadId", "__thread_id"];
-
-/// What the names of infrastructure fields begin with.
-const MARK: &str = "__";
 
 /// Session, assistant and thread, in this order, as far as one source names them.
 pub type Ids = [Option<Arc<str>>; 3];
@@ -46,7 +44,7 @@ pub struct Sources<'a> {
     /// `X-Session-Id`, `X-Assistant-Id`, `X-Thread-Id`; believed as far as the caller's kind is trusted.
     pub headers: &'a Ids,
     /// The request's `_meta`, believed likewise.
-    pub meta: &'a Meta,
+    pub meta: Meta<'a>,
     /// The legacy session or the stdio connection.
     pub transport: Option<&'a Arc<str>>,
 }
@@ -106,10 +104,7 @@ pub fn resolve(sources: &Sources<'_>, kind: Kind, config: &config::Context) -> R
         sources.claimed.cloned().map(|claimed| [claimed.session, claimed.assistant, claimed.thread]);
     let token = sources.token.map(usable);
     let headers = trust.headers.then(|| usable(sources.headers));
-    let meta = trust.meta.then(|| {
-        [&sources.meta.session_id, &sources.meta.assistant_id, &sources.meta.thread_id]
-            .map(|id| id.as_ref().and_then(text))
-    });
+    let meta = trust.meta.then(|| sources.meta.context_ids().map(|id| id_from(&id?)));
     let named = [claimed, token, headers, meta].into_iter().flatten();
     let [named, assistant, thread] = named.fold(Ids::default(), |[session, assistant, thread], next| {
         let [next_session, next_assistant, next_thread] = next;
@@ -145,11 +140,6 @@ fn usable(ids: &Ids) -> Ids {
         let trimmed = id.trim();
         if trimmed.len() == id.len() && !id.is_empty() { Some(Arc::clone(id)) } else { id_from(trimmed) }
     })
-}
-
-/// The id in a JSON string; anything else names nobody.
-fn text(value: &Raw) -> Option<Arc<str>> {
-    id_from(&value.parse::<String>().ok()?)
 }
 
 /// The longest id: it becomes a key in memory, a column on disk and a field in every log line.

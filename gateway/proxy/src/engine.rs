@@ -85,9 +85,9 @@ pub struct Identity {
 impl Identity {
     /// What `params` of `method` call under `profile`.
     pub fn of(profile: Option<&Arc<str>>, method: Method, params: &Params) -> Self {
-        let target = if method.named_by() == Some("uri") { &params.uri } else { &params.name };
-        let target = target.as_deref().unwrap_or_default();
-        let arguments = params.arguments.clone().unwrap_or_else(Raw::empty_object);
+        let target = if method.named_by() == Some("uri") { params.uri() } else { params.name() };
+        let target = target.unwrap_or_default();
+        let arguments = params.arguments().unwrap_or_else(Raw::empty_object);
         Self { profile: profile.cloned(), method, target: target.into(), arguments }
     }
 
@@ -169,7 +169,7 @@ impl Gateway {
         let peer = Peer::silent(Arc::clone(&caller.client));
         let (limit, start) = (timeout(caller, None), Instant::now());
         let cx = self.context(caller, params, None, peer, start + limit)?;
-        let call = Call { operation, meta: params.meta.raw.as_ref().map(clean_meta) };
+        let call = Call { operation, meta: clean_meta(params.meta()) };
         within(limit, start, &Outbox::default(), member.backend.call(call, &cx)).await
     }
 
@@ -208,9 +208,9 @@ impl Gateway {
         let peer = Peer::new(Arc::clone(&caller.client), link);
         let (limit, start) = (timeout(caller, target.timeout), Instant::now());
         let cx = self.context(caller, params, Some(&target.claimed), peer, start + limit)?;
-        let name = params.name.as_deref().or(params.uri.as_deref()).unwrap_or_default();
+        let name = params.name().or(params.uri()).unwrap_or_default();
         let observed = Observed::new(method, name, &target.metric, start, cx);
-        let call = Call { operation: target.operation, meta: params.meta.raw.as_ref().map(clean_meta) };
+        let call = Call { operation: target.operation, meta: clean_meta(params.meta()) };
         let (backend, inner) = (target.member.backend, Arc::clone(&outbox));
         let notes_dropped = self.metrics.notes_dropped().clone();
         let future = Box::pin(async move {
@@ -291,7 +291,7 @@ fn resolve(caller: &Caller, params: &Params, claimed: Option<&Claimed>) -> Resol
         claimed: claimed.filter(|_| admitted.scopes().allow_named(Scope::CONTEXT_WRITE)),
         token: None,
         headers: &caller.header_ids,
-        meta: &params.meta,
+        meta: params.meta(),
         transport: caller.transport_session.as_ref(),
     };
     context::resolve(&sources, admitted.principal().kind(), &caller.snapshot.config.context)
@@ -327,7 +327,7 @@ fn link(way: Way, outbox: &Arc<Outbox>) -> (Arc<dyn Link>, Option<Running>) {
 
 /// The outbox of a request that wants progress and logs as `params` and `caller` say.
 pub(crate) fn outbox(caller: &Caller, params: &Params) -> Arc<Outbox> {
-    Arc::new(Outbox::new(params.meta.progress_token.clone(), caller.log_level))
+    Arc::new(Outbox::new(params.meta().progress_token(), caller.log_level))
 }
 
 /// The error for a method nothing here implements.

@@ -52,10 +52,10 @@ impl Hello {
 }
 
 /// Takes what wants no answer itself: notifications, and answers to our questions.
-pub(crate) fn take(live: &Live, message: Message) {
+pub(crate) fn take(live: &Live, message: &Message) {
     match message {
-        Message::Notification(notification) => cancelled(live, &notification),
-        Message::Response(Response { id: Some(id), outcome }) => live.answer(&id, outcome),
+        Message::Notification(notification) => cancelled(live, notification),
+        Message::Response(Response { id: Some(id), outcome }) => live.answer(id, outcome.clone()),
         Message::Response(_) | Message::Request(_) => {}
     }
 }
@@ -68,7 +68,7 @@ fn cancelled(live: &Live, notification: &Notification) {
         request_id: Id,
     }
     if &*notification.method == "notifications/cancelled"
-        && let Some(Ok(Cancelled { request_id })) = notification.params.as_ref().map(Raw::parse)
+        && let Some(Ok(Cancelled { request_id })) = notification.params.raw().map(|params| params.parse())
     {
         live.cancel(&request_id);
     }
@@ -90,20 +90,20 @@ impl Gateway {
         place: &Place<'_>,
         method: Method,
         request: &Request,
-        params: &Params,
     ) -> Outcome {
-        let uri = || params.uri.as_deref().ok_or_else(|| CallError::invalid_params("uri is required"));
+        let params = &request.params;
+        let uri = || params.uri().ok_or_else(|| CallError::invalid_params("uri is required"));
         match method {
             Method::Ping => Ok(engine::empty()),
             Method::ListTools | Method::ListPrompts | Method::ListResources | Method::ListTemplates => {
-                self.list(caller, method, params.cursor.as_deref()).await
+                self.list(caller, method, params.cursor()).await
             }
             Method::Complete => {
-                let all = request.params.clone().unwrap_or_else(Raw::empty_object);
+                let all = params.raw().unwrap_or_else(Raw::empty_object);
                 self.call_quietly(caller, params, Operation::Complete { params: all }).await
             }
             Method::SetLevel => {
-                let level = request.params.as_ref().and_then(|params| params.member("level"));
+                let level = params.raw().and_then(|params| params.member("level"));
                 let level = engine::log_level(&level.unwrap_or_else(Raw::null))?;
                 self.edit(place, |record| record.log_level = Some(level)).await?;
                 Ok(engine::empty())
@@ -218,7 +218,7 @@ impl Gateway {
             Err(malformed) => Some(write::error(malformed.id.as_ref(), NoId::Null, &malformed.error)),
             Ok(Message::Request(request)) => Some(self.answer_batched(caller, place, request).await),
             Ok(other) => {
-                take(place.live(), other);
+                take(place.live(), &other);
                 None
             }
         }
@@ -227,21 +227,18 @@ impl Gateway {
     /// One request of a 2025-03-26 batch, from start to end.
     async fn answer_batched(self: &Arc<Self>, caller: &Caller, place: &Place<'_>, request: Request) -> Raw {
         let version = caller.client.version;
-        let params = match Params::read(request.params.as_ref()) {
-            Ok(params) => params,
-            Err(error) => {
-                let error = RpcError::new(code::INVALID_PARAMS, format!("Invalid params: {error}"));
-                return write::error(Some(&request.id), NoId::Null, &error);
-            }
-        };
+        if let Err(error) = request.params.check() {
+            let error = RpcError::new(code::INVALID_PARAMS, format!("Invalid params: {error}"));
+            return write::error(Some(&request.id), NoId::Null, &error);
+        }
         let Some(method) = Method::parse(&request.method, version) else {
             let error = ladder::not_found(&request.method);
             return write::error(Some(&request.id), NoId::Null, &error);
         };
         let outcome = if method.may_ask() {
-            self.call_batched(caller, place.live(), &request.id, method, &params).await
+            self.call_batched(caller, place.live(), &request.id, method, &request.params).await
         } else {
-            self.legacy_quick(caller, place, method, &request, &params).await
+            self.legacy_quick(caller, place, method, &request).await
         };
         shape::final_message(&request.id, method, outcome, version)
     }

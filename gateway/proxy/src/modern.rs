@@ -20,27 +20,22 @@ pub(crate) fn client(
     version: Version,
     params: &Params,
 ) -> Result<(Client, Option<moongate_core::Level>), CallError> {
-    let log_level = params.meta.log_level.as_ref().map(engine::log_level).transpose()?;
-    let capabilities = params.meta.client_capabilities.clone().unwrap_or_else(Raw::empty_object);
-    Ok((Client { version, capabilities, info: params.meta.client_info.clone() }, log_level))
+    let log_level = params.meta().log_level().as_ref().map(engine::log_level).transpose()?;
+    let capabilities = params.meta().client_capabilities().unwrap_or_else(Raw::empty_object);
+    Ok((Client { version, capabilities, info: params.meta().client_info() }, log_level))
 }
 
 impl Gateway {
     /// Requests that are answered at once.
-    pub(crate) async fn modern_quick(
-        &self,
-        caller: &Caller,
-        method: Method,
-        request: &Request,
-        params: &Params,
-    ) -> Outcome {
+    pub(crate) async fn modern_quick(&self, caller: &Caller, method: Method, request: &Request) -> Outcome {
+        let params = &request.params;
         match method {
             Method::Discover => Ok(self.discover(caller)),
             Method::ListTools | Method::ListPrompts | Method::ListResources | Method::ListTemplates => {
-                self.list(caller, method, params.cursor.as_deref()).await
+                self.list(caller, method, params.cursor()).await
             }
             Method::Complete => {
-                let all = request.params.clone().unwrap_or_else(Raw::empty_object);
+                let all = params.raw().unwrap_or_else(Raw::empty_object);
                 self.call_quietly(caller, params, Operation::Complete { params: all }).await
             }
             _ => Err(engine::unsupported(method)),
@@ -61,13 +56,14 @@ impl Gateway {
     ) -> Result<Resumed, CallError> {
         let (id, method, params) = request;
         self.target(caller, method, params, check).await.inspect_err(|error| self.refused(caller, error))?;
-        let (principal, responses) = (caller.admitted.principal(), params.input_responses.as_ref());
-        let resumed = self.parked.resume(state, responses, principal, &identity.fingerprint(), id).await;
+        let (principal, responses) = (caller.admitted.principal(), params.input_responses());
+        let resumed =
+            self.parked.resume(state, responses.as_ref(), principal, &identity.fingerprint(), id).await;
         self.metrics.parked_calls().set(self.parked.len());
         match resumed.map_err(|error| CallError::client(Kind::Rpc { error: error.clone() }, error.message))? {
             Resumed::Again(result) => Ok(Resumed::Again(shape::input_required(&result))),
             Resumed::Go(job) => {
-                job.outbox().rebind(params.meta.progress_token.clone(), caller.log_level);
+                job.outbox().rebind(params.meta().progress_token(), caller.log_level);
                 Ok(Resumed::Go(job))
             }
         }

@@ -6,8 +6,9 @@ use moongate_core::{CallError, Operation};
 use moongate_security::limit;
 use moongate_storage::{Entry, Rate};
 use moongate_wire::{
-    Method, Params, Raw,
+    Meta, Method, Params, Raw,
     edit::{self, Edit},
+    params::OURS,
 };
 use serde::Deserialize;
 
@@ -56,11 +57,11 @@ impl Gateway {
         let metric = || self.operation(method, caller.transport).clone();
         match method {
             Method::CallTool => {
-                let entry = view.tool(required(params.name.as_deref(), "name")?)?;
+                let entry = view.tool(required(params.name(), "name")?)?;
                 let arguments = arguments(params)?;
                 check(entry, &arguments)?;
                 self.count_tool(caller, entry).await?;
-                let (arguments, claimed) = context::strip(&arguments, &|name| entry.declares(name));
+                let (arguments, claimed) = own(params, arguments, &|name| entry.declares(name));
                 Ok(Target {
                     operation: Operation::CallTool { name: Arc::clone(&entry.tool.name), arguments },
                     member: entry.member.clone(),
@@ -70,14 +71,14 @@ impl Gateway {
                 })
             }
             Method::GetPrompt => {
-                let (member, prompt) = view.prompt(required(params.name.as_deref(), "name")?)?;
+                let (member, prompt) = view.prompt(required(params.name(), "name")?)?;
                 // No prompt declares context fields: nobody's get through.
-                let (arguments, claimed) = context::strip(&arguments(params)?, &|_| false);
+                let (arguments, claimed) = own(params, arguments(params)?, &|_| false);
                 let operation = Operation::GetPrompt { name: Arc::clone(&prompt.name), arguments };
                 Ok(Target { claimed, ..Target::plain(operation, member, metric()) })
             }
             Method::ReadResource => {
-                let uri = required(params.uri.as_deref(), "uri")?;
+                let uri = required(params.uri(), "uri")?;
                 let operation = Operation::ReadResource { uri: uri.into() };
                 Ok(Target::plain(operation, view.resource(uri)?, metric()))
             }
@@ -99,11 +100,19 @@ impl Gateway {
 }
 
 fn arguments(params: &Params) -> Result<Raw, CallError> {
-    match &params.arguments {
+    match params.arguments() {
         None => Ok(Raw::empty_object()),
-        Some(arguments) if arguments.is_object() => Ok(arguments.clone()),
+        Some(arguments) if arguments.is_object() => Ok(arguments),
         Some(_) => Err(CallError::invalid_params("arguments must be an object")),
     }
+}
+
+/// The caller's own arguments, and what was among them about context. The scan has seen whether there is any.
+fn own(params: &Params, arguments: Raw, declared: &dyn Fn(&str) -> bool) -> (Raw, Claimed) {
+    if params.has_marked_arguments() {
+        return context::strip(&arguments, declared);
+    }
+    (arguments, Claimed::default())
 }
 
 fn required<'a>(value: Option<&'a str>, name: &str) -> Result<&'a str, CallError> {
@@ -143,12 +152,9 @@ pub(crate) fn clean_completion(params: &Raw) -> Raw {
 }
 
 /// A client's `_meta` on its way to a backend: what it says to the gateway about context stays here.
-pub(crate) fn clean_meta(meta: &Raw) -> Raw {
-    const OURS: &str = "dev.moongate/";
-    if !meta.may_name(OURS) {
-        return meta.clone();
-    }
-    edit::remove(meta, |key, _| key.starts_with(OURS))
+pub(crate) fn clean_meta(meta: Meta<'_>) -> Option<Raw> {
+    let all = meta.raw()?;
+    Some(if meta.speaks_to_us() { edit::remove(&all, |key, _| key.starts_with(OURS)) } else { all })
 }
 
 #[cfg(test)]
@@ -164,7 +170,8 @@ mod tests {
             (r#"{"a":1,"\u0064ev.moongate/threadId":"t"}"#, r#"{"a":1}"#),
             (r#"{"other.dev/x":"dev.moongate/"}"#, r#"{"other.dev/x":"dev.moongate/"}"#),
         ] {
-            assert_eq!(clean_meta(&Raw::from_text(meta).unwrap()).as_str(), expected, "{meta}");
+            let params = Params::read(Raw::from_text(format!(r#"{{"_meta":{meta}}}"#)).unwrap());
+            assert_eq!(clean_meta(params.meta()).unwrap().as_str(), expected, "{meta}");
         }
     }
 }

@@ -3,7 +3,7 @@
 //! The body decides and the header only cross-checks. Refusals that follow from the era alone are here; what is wrong
 //! *within* the modern era is said by [`crate::ladder`], so a message with a claim goes there however bad the claim is.
 
-use crate::{Message, Meta, Method, Refusal, RpcError, Version, code, header, ladder, version::Era};
+use crate::{Message, Method, Refusal, RpcError, Version, code, header, ladder, version::Era};
 
 /// The parts of an HTTP request that take part in the decision.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,13 +34,13 @@ enum Header {
     Unknown,
 }
 
-/// Decides for a message that came by HTTP. `meta` is the message's own; a response has none.
-pub fn decide(message: &Message, meta: &Meta, facts: Facts<'_>) -> Result<Verdict, Refusal> {
+/// Decides for a message that came by HTTP.
+pub fn decide(message: &Message, facts: Facts<'_>) -> Result<Verdict, Refusal> {
     if matches!(message, Message::Response(_)) && !facts.session {
         let text = "Invalid Request: a response belongs to a session, and none was named";
         return Err(Refusal::new(400, code::INVALID_REQUEST, text));
     }
-    if claims(message, meta) {
+    if claims(message) {
         return Ok(Verdict::Modern);
     }
     match (read(facts.version), message) {
@@ -63,8 +63,8 @@ pub fn decide(message: &Message, meta: &Meta, facts: Facts<'_>) -> Result<Verdic
 }
 
 /// Decides for a message that came by stdio, where `initialized` says whether a handshake was made on this pipe.
-pub fn decide_stdio(message: &Message, meta: &Meta, initialized: bool) -> Result<Verdict, RpcError> {
-    if claims(message, meta) {
+pub fn decide_stdio(message: &Message, initialized: bool) -> Result<Verdict, RpcError> {
+    if claims(message) {
         return Ok(Verdict::Modern);
     }
     match message {
@@ -74,13 +74,13 @@ pub fn decide_stdio(message: &Message, meta: &Meta, initialized: bool) -> Result
             Ok(Verdict::Legacy)
         }
         // Legacy clients begin with initialize, so this one means to be modern.
-        Message::Request(_) => Err(ladder::incomplete(meta)),
+        Message::Request(request) => Err(ladder::incomplete(request.params.meta())),
     }
 }
 
 /// Whether the message says, in its own envelope, that it is modern. A claim that cannot be read is still one.
-fn claims(message: &Message, meta: &Meta) -> bool {
-    !matches!(message, Message::Response(_)) && meta.protocol_version.is_some()
+fn claims(message: &Message) -> bool {
+    message.params().is_some_and(|params| params.meta().claims())
 }
 
 fn is_initialize(message: &Message) -> bool {
@@ -113,25 +113,19 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{Frame, Params};
+    use crate::Frame;
 
     const CLAIM: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"#;
 
-    fn message(method: &str, id: bool, claim: Option<&str>) -> (Message, Meta) {
+    fn message(method: &str, id: bool, claim: Option<&str>) -> Message {
         let id = if id { r#""id":1,"# } else { "" };
         let meta = claim.map(|claim| format!("{CLAIM}{claim}}}")).unwrap_or_default();
         read_message(&format!(r#"{{"jsonrpc":"2.0",{id}"method":"{method}","params":{{{meta}}}}}"#))
     }
 
-    fn read_message(text: &str) -> (Message, Meta) {
+    fn read_message(text: &str) -> Message {
         let Ok(Frame::One(message)) = Frame::parse(&Bytes::from(text.to_owned())) else { panic!("{text}") };
-        let params = match &message {
-            Message::Request(request) => request.params.as_ref(),
-            Message::Notification(notification) => notification.params.as_ref(),
-            Message::Response(_) => None,
-        };
-        let meta = Params::read(params).unwrap().meta;
-        (message, meta)
+        message
     }
 
     type Row<'a> = (&'a str, bool, Option<&'a str>, Option<&'a str>, bool, Result<Verdict, (u16, i64)>);
@@ -172,8 +166,8 @@ mod tests {
             ("initialize", false, None, None, false, Ok(Legacy)),
         ];
         for &(method, id, claim, version, session, expected) in table {
-            let (message, meta) = message(method, id, claim);
-            let verdict = decide(&message, &meta, Facts { version, session });
+            let message = message(method, id, claim);
+            let verdict = decide(&message, Facts { version, session });
             let verdict = verdict.map_err(|refusal| (refusal.status, refusal.error.code));
             assert_eq!(verdict, expected, "{method} {id} {claim:?} {version:?} {session}");
         }
@@ -181,9 +175,9 @@ mod tests {
 
     #[test]
     fn a_response_needs_a_session() {
-        let (response, meta) = read_message(r#"{"jsonrpc":"2.0","id":"x","result":{}}"#);
+        let response = read_message(r#"{"jsonrpc":"2.0","id":"x","result":{}}"#);
         let decide = |version, session| {
-            decide(&response, &meta, Facts { version, session })
+            decide(&response, Facts { version, session })
                 .map_err(|refusal| (refusal.status, refusal.error.code))
         };
         assert_eq!(decide(None, true), Ok(Verdict::Legacy));
@@ -194,9 +188,9 @@ mod tests {
 
     #[test]
     fn an_unknown_version_is_told_what_is_supported() {
-        let (message, meta) = message("tools/list", true, None);
+        let message = message("tools/list", true, None);
         let facts = Facts { version: Some("1999-01-01"), session: false };
-        let data = decide(&message, &meta, facts).unwrap_err().error.data.unwrap();
+        let data = decide(&message, facts).unwrap_err().error.data.unwrap();
         assert_eq!(data.as_str(), r#"{"supported":["2026-07-28"],"requested":"1999-01-01"}"#);
     }
 
@@ -217,12 +211,12 @@ mod tests {
             ("notifications/cancelled", false, None, false, Ok(Legacy)),
             ("notifications/cancelled", false, new, false, Ok(Modern)),
         ] {
-            let (message, meta) = message(method, id, claim);
-            let verdict = decide_stdio(&message, &meta, initialized).map_err(|error| error.code);
+            let message = message(method, id, claim);
+            let verdict = decide_stdio(&message, initialized).map_err(|error| error.code);
             assert_eq!(verdict, expected, "{method} {claim:?} {initialized}");
         }
-        let (response, meta) = read_message(r#"{"jsonrpc":"2.0","id":"x","result":{}}"#);
-        assert_eq!(decide_stdio(&response, &meta, false), Ok(Legacy));
+        let response = read_message(r#"{"jsonrpc":"2.0","id":"x","result":{}}"#);
+        assert_eq!(decide_stdio(&response, false), Ok(Legacy));
     }
 
     proptest! {
@@ -235,8 +229,8 @@ mod tests {
             version in prop::option::of(prop_oneof![Just("2026-07-28".to_owned()), Just("2024-11-05".to_owned()), any::<String>()]),
             session in any::<bool>(),
         ) {
-            let (message, meta) = message(&method, id, claim);
-            match decide(&message, &meta, Facts { version: version.as_deref(), session }) {
+            let message = message(&method, id, claim);
+            match decide(&message, Facts { version: version.as_deref(), session }) {
                 Ok(verdict) => {
                     let modern = claim.is_some() || version.as_deref() == Some("2026-07-28");
                     prop_assert_eq!(verdict == Verdict::Modern, modern);
@@ -244,7 +238,7 @@ mod tests {
                 }
                 Err(refusal) => prop_assert_eq!(refusal.status, 400),
             }
-            if let Err(error) = decide_stdio(&message, &meta, session) {
+            if let Err(error) = decide_stdio(&message, session) {
                 prop_assert_eq!(error.code, code::INVALID_PARAMS);
             }
         }

@@ -1,18 +1,20 @@
 //! One frame of JSON-RPC: a message, or a batch of them.
 //!
 //! In: the bytes of a body or a line. Out: messages whose `params` and results stay text. The scan of [`crate::scan`]
-//! (depth, duplicate members) runs over the whole frame first, so nothing behind this file sees an ambiguous document.
-//! Which messages are allowed where is left to [`crate::era`].
+//! (depth, duplicate members) runs over the whole frame first, so nothing behind this file sees an ambiguous document;
+//! it also finds the members that are read here. Which messages are allowed where is left to [`crate::era`].
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::{
-    Id, Raw, RpcError, code, scan,
-    walk::{self, Member},
+    Id, Params, Raw, RpcError, code,
+    params::Span,
+    scan::{self, Place},
+    walk,
 };
 
 /// How many messages a batch may hold. Each of a few bytes costs an answer of hundreds.
@@ -20,6 +22,10 @@ pub const MAX_BATCH: usize = 1000;
 
 /// What one body or line holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every frame is one message, and a box would cost each of them"
+)]
 pub enum Frame {
     /// A single message.
     One(Message),
@@ -38,6 +44,17 @@ pub enum Message {
     Response(Response),
 }
 
+impl Message {
+    /// What it is called with, if it is a call.
+    pub fn params(&self) -> Option<&Params> {
+        match self {
+            Self::Request(request) => Some(&request.params),
+            Self::Notification(notification) => Some(&notification.params),
+            Self::Response(_) => None,
+        }
+    }
+}
+
 /// A call that wants an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
@@ -45,8 +62,8 @@ pub struct Request {
     pub id: Id,
     /// As written; [`crate::Method::parse`] knows the ones we serve.
     pub method: Box<str>,
-    /// An object, when present.
-    pub params: Option<Raw>,
+    /// What it is called with.
+    pub params: Params,
 }
 
 /// A call that wants no answer.
@@ -54,8 +71,8 @@ pub struct Request {
 pub struct Notification {
     /// As written.
     pub method: Box<str>,
-    /// An object, when present.
-    pub params: Option<Raw>,
+    /// What it is called with.
+    pub params: Params,
 }
 
 /// An answer.
@@ -86,33 +103,33 @@ impl Malformed {
     }
 }
 
-/// The members of a message as they are written, before anything is known about them.
+/// The members of a message where they are written, before anything is known about them.
 #[derive(Default)]
-struct Envelope<'a> {
-    jsonrpc: Option<&'a [u8]>,
-    id: Option<&'a [u8]>,
-    method: Option<&'a [u8]>,
-    params: Option<Member<'a>>,
-    result: Option<Member<'a>>,
-    error: Option<&'a [u8]>,
+struct Outline {
+    jsonrpc: Span,
+    id: Span,
+    method: Span,
+    whole_params: Span,
+    result: Span,
+    error: Span,
+    params: Params,
 }
 
-impl<'a> Envelope<'a> {
-    /// Where `null` means something it counts as a value, elsewhere as absent.
-    fn read(text: &'a [u8]) -> Self {
-        let mut envelope = Self::default();
-        for member in walk::members(text) {
-            match &*member.bytes() {
-                b"jsonrpc" => envelope.jsonrpc = Some(member.value),
-                b"id" => envelope.id = Some(member.value),
-                b"method" => envelope.method = member.present(),
-                b"params" => envelope.params = member.present().map(|_| member),
-                b"result" => envelope.result = Some(member),
-                b"error" => envelope.error = member.present(),
-                _ => {}
-            }
+impl Outline {
+    fn note(&mut self, place: Place, name: &[u8], value: Range<usize>, frame: &[u8]) {
+        if place != Place::Frame {
+            return self.params.note(place, name, value, frame);
         }
-        envelope
+        let span = value.into();
+        match name {
+            b"jsonrpc" => self.jsonrpc = span,
+            b"id" => self.id = span,
+            b"method" => self.method = span,
+            b"params" => self.whole_params = span,
+            b"result" => self.result = span,
+            b"error" => self.error = span,
+            _ => {}
+        }
     }
 }
 
@@ -122,21 +139,40 @@ impl Frame {
     /// A duplicate inside `params.arguments` is -32602; everything else that is wrong is -32700 (not JSON) or -32600
     /// (JSON, but not a message).
     pub fn parse(body: &Bytes) -> Result<Self, Malformed> {
-        let text = scan::scan(body).map_err(|problem| refuse(body, problem))?;
-        if text.trim_ascii_start().starts_with('[') {
-            let Elements(elements) =
-                serde_json::from_str(text).map_err(|error| not_a_message(None, &error))?;
-            if elements.is_empty() {
-                return Err(Malformed::new(
-                    None,
-                    code::INVALID_REQUEST,
-                    "Invalid Request: the batch is empty",
-                ));
-            }
-            return Ok(Self::Batch(elements.iter().map(|element| message(body, element.get())).collect()));
+        if body.len() > Span::MAX {
+            return Err(Malformed::new(
+                None,
+                code::INVALID_REQUEST,
+                "Invalid Request: the message is too long",
+            ));
         }
-        message(body, text).map(Self::One)
+        let mut outline = Outline::default();
+        let note = |place, name: &[u8], value| outline.note(place, name, value, body);
+        let text = scan::outline(body, Place::Frame, note)
+            .map_err(|problem| refuse(body, problem))?
+            .trim_ascii_start();
+        if text.starts_with('[') {
+            batch(body, text).map(Self::Batch)
+        } else {
+            message(body, outline).map(Self::One)
+        }
     }
+}
+
+/// Reads the elements of a batch, which the scan has seen, each for itself.
+fn batch(body: &Bytes, text: &str) -> Result<Vec<Result<Message, Malformed>>, Malformed> {
+    let Elements(elements) = serde_json::from_str(text).map_err(|error| not_a_message(None, &error))?;
+    if elements.is_empty() {
+        return Err(Malformed::new(None, code::INVALID_REQUEST, "Invalid Request: the batch is empty"));
+    }
+    let read = |element: &&RawValue| {
+        let element = body.slice_ref(element.get().as_bytes());
+        let mut outline = Outline::default();
+        let note = |place, name: &[u8], value| outline.note(place, name, value, &element);
+        scan::outline(&element, Place::Frame, note).map_err(|problem| refuse(&element, problem))?;
+        message(&element, outline)
+    };
+    Ok(elements.iter().map(read).collect())
 }
 
 /// What is answered to a frame that the scan refused.
@@ -165,23 +201,23 @@ fn refuse(body: &[u8], problem: scan::Problem) -> Malformed {
     }
 }
 
-/// Reads one message. `text` is `body` or a part of it, so that what is cut out shares `body`'s memory. The scan has seen
-/// it: it is JSON, and no member is there twice.
-fn message(body: &Bytes, text: &str) -> Result<Message, Malformed> {
-    let text = text.trim_ascii_start();
-    if !text.starts_with('{') {
+/// Reads one message, whose members the scan found in `frame`. What is cut out shares its memory.
+fn message(frame: &Bytes, found: Outline) -> Result<Message, Malformed> {
+    if !frame.trim_ascii_start().starts_with(b"{") {
         return Err(Malformed::new(None, code::INVALID_REQUEST, "Invalid Request: a message is an object"));
     }
-    let envelope = Envelope::read(text.as_bytes());
-    let id = envelope.id.map(read_id).transpose()?.flatten();
+    // Where `null` means something it counts as a value, elsewhere as absent.
+    let present = |span: Span| span.of(frame).filter(|value| *value != b"null");
+    let id = found.id.of(frame).map(read_id).transpose()?.flatten();
     let invalid = |message: &'static str| Malformed::new(id.clone(), code::INVALID_REQUEST, message);
-    if !envelope.jsonrpc.is_some_and(is_two) {
+    if !found.jsonrpc.of(frame).is_some_and(is_two) {
         return Err(invalid("Invalid Request: jsonrpc must be \"2.0\""));
     }
-    let Some(method) = envelope.method else {
-        let result = envelope.result.filter(|result| envelope.error.is_none() || result.present().is_some());
-        let outcome = match (result, envelope.error) {
-            (Some(result), None) => Ok(result.raw(body)),
+    let error = present(found.error);
+    let Some(method) = present(found.method) else {
+        let result = found.result.raw(frame).filter(|result| error.is_none() || !result.is_null());
+        let outcome = match (result, error) {
+            (Some(result), None) => Ok(result),
             (None, Some(error)) => Err(read_error(error).ok_or_else(|| {
                 invalid("Invalid Request: error must be an object with an integer code and a message")
             })?),
@@ -192,18 +228,18 @@ fn message(body: &Bytes, text: &str) -> Result<Message, Malformed> {
     let method = walk::text(method)
         .map(Into::into)
         .ok_or_else(|| invalid("Invalid Request: method must be a string"))?;
-    if envelope.result.is_some() || envelope.error.is_some() {
+    if !found.result.is_absent() || error.is_some() {
         return Err(invalid("Invalid Request: a message with a method has neither result nor error"));
     }
-    let params = match envelope.params {
-        None => None,
-        Some(params) if params.value.starts_with(b"{") => Some(params.raw(body)),
+    let params = match present(found.whole_params) {
+        None => Params::default(),
+        Some(params) if params.starts_with(b"{") => found.params.located(found.whole_params, frame),
         Some(_) => return Err(invalid("Invalid Request: params must be an object")),
     };
-    match (id, envelope.id) {
-        (Some(id), _) => Ok(Message::Request(Request { id, method, params })),
-        (None, None) => Ok(Message::Notification(Notification { method, params })),
-        (None, Some(_)) => Err(Malformed::new(
+    match id {
+        Some(id) => Ok(Message::Request(Request { id, method, params })),
+        None if found.id.is_absent() => Ok(Message::Notification(Notification { method, params })),
+        None => Err(Malformed::new(
             None,
             code::INVALID_REQUEST,
             "Invalid Request: the id of a request must not be null",

@@ -5,10 +5,12 @@
 //! 5 `Mcp-Name` repeat the body, 6 the method exists. Over stdio there are no headers, which leaves 1, 3 and 6. What
 //! needs the catalog (parameters, `Mcp-Param-*`, capabilities) comes later and elsewhere.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use crate::{
-    Meta, Method, Params, Raw, Refusal, Request, RpcError, Version, code,
+    Meta, Method, Params, Refusal, Request, RpcError, Version, code,
     header::{self, mismatch},
     params,
 };
@@ -25,19 +27,15 @@ pub struct Headers<'a> {
 }
 
 /// Checks a modern request that came by HTTP.
-pub fn check_http(
-    request: &Request,
-    params: &Params,
-    headers: &Headers<'_>,
-) -> Result<(Version, Method), Refusal> {
+pub fn check_http(request: &Request, headers: &Headers<'_>) -> Result<(Version, Method), Refusal> {
     let bad = |error| Refusal { status: 400, error };
-    let claimed = claimed(&params.meta).map_err(bad)?;
+    let claimed = claimed(request.params.meta()).map_err(bad)?;
     repeats("MCP-Protocol-Version", headers.version, &claimed).map_err(bad)?;
     let version = supported(&claimed).map_err(bad)?;
     repeats("Mcp-Method", headers.method, &request.method).map_err(bad)?;
     let method = Method::parse(&request.method, version);
     if let Some(method) = method {
-        names(method, params, headers.name).map_err(bad)?;
+        names(method, &request.params, headers.name).map_err(bad)?;
     }
     method
         .map(|method| (version, method))
@@ -45,8 +43,8 @@ pub fn check_http(
 }
 
 /// Checks a modern request that came by stdio.
-pub fn check_stdio(request: &Request, params: &Params) -> Result<(Version, Method), RpcError> {
-    let version = supported(&claimed(&params.meta)?)?;
+pub fn check_stdio(request: &Request) -> Result<(Version, Method), RpcError> {
+    let version = supported(&claimed(request.params.meta())?)?;
     let method = Method::parse(&request.method, version).ok_or_else(|| not_found(&request.method))?;
     Ok((version, method))
 }
@@ -63,25 +61,17 @@ pub(crate) fn unsupported(requested: &str) -> RpcError {
 }
 
 /// -32602: the envelope lacks keys, and these are they.
-pub(crate) fn incomplete(meta: &Meta) -> RpcError {
-    let version = claim(meta).is_none().then_some("protocolVersion (a string)");
-    let capabilities = (!declares(meta)).then_some("clientCapabilities (an object)");
+pub(crate) fn incomplete(meta: Meta<'_>) -> RpcError {
+    let version = meta.protocol_version().is_none().then_some("protocolVersion (a string)");
+    let capabilities = (!meta.declares_capabilities()).then_some("clientCapabilities (an object)");
     let missing: Vec<_> =
         version.into_iter().chain(capabilities).map(|key| format!("{}{key}", params::PREFIX)).collect();
     RpcError::new(code::INVALID_PARAMS, format!("Invalid params: _meta must have {}", missing.join(" and ")))
 }
 
 /// The version that a complete envelope claims.
-fn claimed(meta: &Meta) -> Result<String, RpcError> {
-    claim(meta).filter(|_| declares(meta)).ok_or_else(|| incomplete(meta))
-}
-
-fn claim(meta: &Meta) -> Option<String> {
-    meta.protocol_version.as_ref()?.parse().ok()
-}
-
-fn declares(meta: &Meta) -> bool {
-    meta.client_capabilities.as_ref().is_some_and(Raw::is_object)
+fn claimed(meta: Meta<'_>) -> Result<Cow<'_, str>, RpcError> {
+    meta.protocol_version().filter(|_| meta.declares_capabilities()).ok_or_else(|| incomplete(meta))
 }
 
 fn supported(claimed: &str) -> Result<Version, RpcError> {
@@ -100,12 +90,12 @@ fn repeats(name: &str, header: Option<&[u8]>, body: &str) -> Result<(), RpcError
 fn names(method: Method, params: &Params, header: Option<&[u8]>) -> Result<(), RpcError> {
     let body = match method.named_by() {
         None => return Ok(()),
-        Some("uri") => &params.uri,
-        Some(_) => &params.name,
+        Some("uri") => params.uri(),
+        Some(_) => params.name(),
     };
     let header = header.ok_or_else(|| mismatch(format_args!("Mcp-Name is missing")))?;
     let header = header::decode(header).map_err(|error| mismatch(format_args!("Mcp-Name: {error}")))?;
-    if body.as_deref() == Some(&*header) {
+    if body == Some(&*header) {
         Ok(())
     } else {
         Err(mismatch(format_args!("Mcp-Name does not match the body")))
@@ -127,17 +117,16 @@ mod tests {
     const CAPABILITIES: &str = r#""io.modelcontextprotocol/clientCapabilities":{}"#;
     const CURRENT: &str = "2026-07-28";
 
-    fn request(method: &str, more: &str, meta: &str) -> (Request, Params) {
+    fn request(method: &str, more: &str, meta: &str) -> Request {
         let text =
             format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{more}"_meta":{meta}}}}}"#);
         let Ok(Frame::One(Message::Request(request))) = Frame::parse(&text.into()) else {
             panic!("{method} {more}")
         };
-        let params = Params::read(request.params.as_ref()).unwrap();
-        (request, params)
+        request
     }
 
-    fn good(method: &str, more: &str) -> (Request, Params) {
+    fn good(method: &str, more: &str) -> Request {
         request(method, more, &format!("{{{VERSION},{CAPABILITIES}}}"))
     }
 
@@ -146,13 +135,10 @@ mod tests {
         Headers { version: header(version), method: header(method), name: header(name) }
     }
 
-    fn check(
-        (request, params): &(Request, Params),
-        headers: &Headers<'_>,
-    ) -> Result<Method, (u16, i64, String)> {
+    fn check(request: &Request, headers: &Headers<'_>) -> Result<Method, (u16, i64, String)> {
         let told =
             |refusal: Refusal| (refusal.status, refusal.error.code, refusal.error.message.into_owned());
-        check_http(request, params, headers).map(|(_, method)| method).map_err(told)
+        check_http(request, headers).map(|(_, method)| method).map_err(told)
     }
 
     #[test]
@@ -169,8 +155,8 @@ mod tests {
                 &[],
             ),
         ] {
-            let pair = request("tools/list", "", &meta);
-            let (status, code, message) = check(&pair, &headers).unwrap_err();
+            let request_ = request("tools/list", "", &meta);
+            let (status, code, message) = check(&request_, &headers).unwrap_err();
             assert_eq!((status, code), (400, code::INVALID_PARAMS), "{meta}");
             for key in missing {
                 assert!(message.contains(&format!("io.modelcontextprotocol/{key}")), "{meta}: {message}");
@@ -178,7 +164,7 @@ mod tests {
             for key in present {
                 assert!(!message.contains(key), "{meta}: {message}");
             }
-            assert_eq!(check_stdio(&pair.0, &pair.1).unwrap_err().code, code::INVALID_PARAMS);
+            assert_eq!(check_stdio(&request_).unwrap_err().code, code::INVALID_PARAMS);
         }
     }
 
@@ -188,7 +174,7 @@ mod tests {
         let future = format!(r#"{{"io.modelcontextprotocol/protocolVersion":"2031-01-01",{CAPABILITIES}}}"#);
         let call = r#""name":"add","arguments":{},"#;
         let mismatch = |part: &'static str| Err((400, code::HEADER_MISMATCH, part));
-        for (pair, headers, expected) in [
+        for (request_, headers, expected) in [
             (good("tools/list", ""), headers(CURRENT, "tools/list", "-"), Ok(Method::ListTools)),
             (
                 good("tools/list", ""),
@@ -273,27 +259,27 @@ mod tests {
             ),
             (good("nope", ""), headers(CURRENT, "-", "-"), mismatch("Mcp-Method")),
         ] {
-            let answer = check(&pair, &headers);
+            let answer = check(&request_, &headers);
             match (answer, expected) {
                 (Ok(method), Ok(expected)) => assert_eq!(method, expected),
                 (Err((status, code, message)), Err((expected_status, expected_code, part))) => {
                     assert_eq!((status, code), (expected_status, expected_code), "{message}");
                     assert!(message.contains(part), "{message}");
                 }
-                (answer, expected) => panic!("{:?} {headers:?}: {answer:?}, not {expected:?}", pair.0),
+                (answer, expected) => panic!("{request_:?} {headers:?}: {answer:?}, not {expected:?}"),
             }
         }
     }
 
     #[test]
     fn stdio_has_no_headers_to_check() {
-        let (request_, params) = good("tools/call", "");
-        assert_eq!(check_stdio(&request_, &params), Ok((Version::V2026_07_28, Method::CallTool)));
-        let (request_, params) = good("ping", "");
-        assert_eq!(check_stdio(&request_, &params).unwrap_err().code, code::METHOD_NOT_FOUND);
+        let request_ = good("tools/call", "");
+        assert_eq!(check_stdio(&request_), Ok((Version::V2026_07_28, Method::CallTool)));
+        let request_ = good("ping", "");
+        assert_eq!(check_stdio(&request_).unwrap_err().code, code::METHOD_NOT_FOUND);
         let old = format!(r#"{{"io.modelcontextprotocol/protocolVersion":"2025-06-18",{CAPABILITIES}}}"#);
-        let (request_, params) = request("tools/list", "", &old);
-        let error = check_stdio(&request_, &params).unwrap_err();
+        let request_ = request("tools/list", "", &old);
+        let error = check_stdio(&request_).unwrap_err();
         assert_eq!(error.code, code::UNSUPPORTED_VERSION);
         assert_eq!(error.data.unwrap().as_str(), r#"{"supported":["2026-07-28"],"requested":"2025-06-18"}"#);
     }

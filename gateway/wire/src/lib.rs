@@ -24,6 +24,6 @@ pub use error::{Refusal, RpcError, code};
 pub use frame::{Frame, Malformed, Message, Notification, Outcome, Request, Response};
 pub use id::Id;
 pub use method::Method;
-pub use params::{Meta, Params};
+pub use params::{Meta, Mistyped, Params};
 pub use raw::Raw;
 pub use version::{Era, Version};

@@ -78,7 +78,12 @@ impl Raw {
     /// Whether a name with `part` in it, which must be printable ASCII, may be somewhere in the text, however it is
     /// escaped. False is certain: a quick look that spares reading what cannot be there.
     pub fn may_name(&self, part: &str) -> bool {
-        let has = |text: &str| memchr::memmem::find(&self.0, text.as_bytes()).is_some();
+        // Whatever has one of these is short or seldom: a search that prepares itself would take longer.
+        let has = |text: &str| {
+            let (Some(first), text) = (text.bytes().next(), text.as_bytes()) else { return true };
+            let mut starts = memchr::memchr_iter(first, &self.0);
+            starts.any(|at| self.0.get(at..).is_some_and(|rest| rest.starts_with(text)))
+        };
         let escaped = || memchr::memchr(b'\\', &self.0).is_some();
         has(part) || (escaped() && (has("\\u") || (part.contains('/') && has("\\/"))))
     }

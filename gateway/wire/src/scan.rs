@@ -1,13 +1,13 @@
 //! One look at every byte of a frame before anything is read from it.
 //!
-//! In: a body or a line. Out: whether it is JSON, not too deep and free of repeated member names. Names are compared
-//! decoded, so `"a"` and `"\u0061"` are the same member: two
+//! In: a body or a line. Out: whether it is JSON, not too deep and free of repeated member names, and where the members
+//! are that [`crate::frame`] reads. Names are compared decoded, so `"a"` and `"\u0061"` are the same member: two
 //! parsers that pick different ones of two equal names are how a check is passed with one value and a call made with
 //! another. Every string must be Unicode (no lone surrogates), so that whoever decodes a name later cannot fail.
 //!
 //! There is no recursion: depth is a counter, never the stack of the thread.
 
-use std::{borrow::Cow, collections::HashSet};
+use std::{borrow::Cow, collections::HashSet, ops::Range};
 
 /// How deep arrays and objects may nest. A frame that is exactly this deep passes.
 pub const MAX_DEPTH: usize = 128;
@@ -39,26 +39,41 @@ pub enum Problem {
 
 /// Looks over `body` once; the same as text.
 pub fn scan(body: &[u8]) -> Result<&str, Problem> {
+    outline(body, Place::Frame, |_, _, _| {})
+}
+
+/// As [`scan`], for text that sits at `place`; and tells `note` the members of each [`Place::is_noted`] object: where that
+/// sits, their decoded names, and where their values begin and end. A member is told when its value is over, so those
+/// inside it come first.
+pub(crate) fn outline(
+    body: &[u8],
+    place: Place,
+    note: impl FnMut(Place, &[u8], Range<usize>),
+) -> Result<&str, Problem> {
     let text = std::str::from_utf8(body).map_err(|_| Problem::NotJson)?;
     let mut scanner = Scanner {
+        body,
         rest: body,
-        levels: Vec::with_capacity(16),
-        names: Vec::with_capacity(32),
+        levels: Vec::with_capacity(8),
+        names: Vec::with_capacity(16),
         duplicate: None,
+        note,
     };
-    scanner.run()?;
+    scanner.run(place)?;
     scanner.duplicate.map_or(Ok(text), Err)
 }
 
 /// Where a value sits, as far as it matters here.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
     /// The frame itself.
     Frame,
     /// An element of the frame's array.
     Element,
     /// A message's `params`.
     Params,
+    /// `params._meta`
+    Meta,
     /// `params.arguments` itself.
     Arguments,
     /// Somewhere inside the arguments.
@@ -73,6 +88,7 @@ impl Place {
         match (self, name) {
             (Self::Frame | Self::Element, b"params") => Self::Params,
             (Self::Params, b"arguments") => Self::Arguments,
+            (Self::Params, b"_meta") => Self::Meta,
             (Self::Arguments | Self::Inside, _) => Self::Inside,
             _ => Self::Other,
         }
@@ -83,8 +99,13 @@ impl Place {
         match self {
             Self::Frame => Self::Element,
             Self::Arguments | Self::Inside => Self::Inside,
-            Self::Element | Self::Params | Self::Other => Self::Other,
+            Self::Element | Self::Params | Self::Meta | Self::Other => Self::Other,
         }
+    }
+
+    /// Whether somebody wants to know the members of an object here.
+    fn is_noted(self) -> bool {
+        matches!(self, Self::Frame | Self::Params | Self::Meta | Self::Arguments)
     }
 }
 
@@ -96,17 +117,21 @@ struct Level<'a> {
     first_name: usize,
     /// One bit for each [`fingerprint`] among this object's names, so that most new names need no comparison.
     fingerprints: u64,
+    /// Where the value of the last name begins.
+    value: usize,
     /// All names of this object, once there are more than a few.
     many: Option<HashSet<Cow<'a, [u8]>>>,
 }
 
-struct Scanner<'a> {
+struct Scanner<'a, N> {
+    body: &'a [u8],
     rest: &'a [u8],
     levels: Vec<Level<'a>>,
     /// The names of all open objects, innermost last. They are decoded, and copied only if they were escaped.
     names: Vec<Cow<'a, [u8]>>,
     /// The first repeated name. It is reported only at the end, when the text is known to be JSON.
     duplicate: Option<Problem>,
+    note: N,
 }
 
 /// Why a scan ends early. Small, because every step of the scan answers with it.
@@ -125,9 +150,8 @@ impl From<Lost> for Problem {
     }
 }
 
-impl<'a> Scanner<'a> {
-    fn run(&mut self) -> Result<(), Lost> {
-        let mut place = Place::Frame;
+impl<'a, N: FnMut(Place, &[u8], Range<usize>)> Scanner<'a, N> {
+    fn run(&mut self, mut place: Place) -> Result<(), Lost> {
         loop {
             if let Some(inner) = self.value(place)? {
                 place = inner;
@@ -164,18 +188,24 @@ impl<'a> Scanner<'a> {
         if self.take(if object { b'}' } else { b']' }) {
             return Ok(None);
         }
-        self.levels.push(Level { place, object, first_name: self.names.len(), fingerprints: 0, many: None });
+        let first_name = self.names.len();
+        self.levels.push(Level { place, object, first_name, fingerprints: 0, value: 0, many: None });
         if object { self.name().map(Some) } else { Ok(Some(place.element())) }
     }
 
     /// Closes what ends here. Returns the place of the next value, or nothing when the text is over.
     fn after_value(&mut self) -> Result<Option<Place>, Lost> {
         loop {
-            self.skip_blanks();
             let Some(level) = self.levels.last() else {
+                self.skip_blanks();
                 return if self.rest.is_empty() { Ok(None) } else { Err(Lost::NotJson) };
             };
             let (place, object) = (level.place, level.object);
+            if object && place.is_noted() {
+                let (name, value) = (self.names.last(), level.value..self.at());
+                (self.note)(place, name.map(|name| &**name).unwrap_or_default(), value);
+            }
+            self.skip_blanks();
             match self.next() {
                 Some(b',') if object => return self.name().map(Some),
                 Some(b',') => return Ok(Some(place.element())),
@@ -206,31 +236,38 @@ impl<'a> Scanner<'a> {
         };
         self.skip_blanks();
         self.require(b':')?;
+        self.skip_blanks();
         Ok(self.remember(name))
     }
 
+    /// Takes note of a name whose value begins here.
     fn remember(&mut self, name: Cow<'a, [u8]>) -> Place {
+        let at = self.at();
         let Some(level) = self.levels.last_mut() else { return Place::Other };
         let place = level.place.member(&name);
-        if level.many.is_none() && self.names.len() - level.first_name == FEW_NAMES {
-            level.many = Some(self.names.drain(level.first_name..).collect());
+        level.value = at;
+        let others = self.names.get(level.first_name..).unwrap_or_default();
+        if level.many.is_none() && others.len() == FEW_NAMES {
+            level.many = Some(others.iter().cloned().collect());
         }
         let bit = 1_u64 << fingerprint(&name);
         let known = level.fingerprints & bit != 0;
         level.fingerprints |= bit;
-        let repeated = match &level.many {
-            Some(names) => names.contains(&name),
-            None => known && self.names.get(level.first_name..).is_some_and(|names| names.contains(&name)),
+        let repeated = match &mut level.many {
+            Some(names) => !names.insert(name.clone()),
+            None => known && others.contains(&name),
         };
         if repeated {
             let inside = matches!(level.place, Place::Arguments | Place::Inside);
             self.duplicate.get_or_insert_with(|| duplicate(&name, inside));
-        } else if let Some(names) = &mut level.many {
-            names.insert(name);
-        } else {
-            self.names.push(name);
         }
+        self.names.push(name);
         place
+    }
+
+    /// How far the scan has come.
+    fn at(&self) -> usize {
+        self.body.len() - self.rest.len()
     }
 
     /// Takes the rest of a string whose opening quote is gone.

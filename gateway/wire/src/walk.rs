@@ -29,23 +29,9 @@ impl<'a> Member<'a> {
         std::str::from_utf8(inner).map_or_else(|_| written(), Cow::Borrowed)
     }
 
-    /// The name as bytes where it is written without escapes, which is nearly always; else decoded.
-    pub(crate) fn bytes(&self) -> Cow<'a, [u8]> {
-        let inner = self.written();
-        if inner.contains(&b'\\') {
-            return Cow::Owned(self.name().into_owned().into_bytes());
-        }
-        Cow::Borrowed(inner)
-    }
-
     /// The name as it is written, without its quotes.
     fn written(&self) -> &'a [u8] {
         self.key.get(1..self.key.len().saturating_sub(1)).unwrap_or_default()
-    }
-
-    /// The value, unless it is `null`.
-    pub(crate) fn present(&self) -> Option<&'a [u8]> {
-        (self.value != b"null").then_some(self.value)
     }
 
     /// The value as a `Raw` that shares the memory of `body`, from which this member must be.

@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use moongate_core::{ContextIds, Raw, principal::Kind};
 use moongate_proxy::context::{self, Sources};
-use moongate_wire::Meta;
+use moongate_wire::Params;
 
 /// The flag that makes this program a driver.
 pub const FLAG: &str = "--as-driver";
@@ -48,7 +48,7 @@ pub fn main(step: Step, count: u64) -> Result<()> {
     let loaded = moongate_config::load(Vec::new(), "bench.yaml".as_ref(), &|_| None, &|_| Ok(String::new()));
     let config = loaded.map_err(|problems| anyhow::anyhow!("{problems}"))?.config;
     let headers = [Some(ids.session.clone()), ids.assistant.clone(), ids.thread.clone()];
-    let (meta, transport): (Meta, Arc<str>) = (Meta::default(), "transport".into());
+    let (params, transport): (Params, Arc<str>) = (Params::default(), "transport".into());
     for _ in 0..count {
         match black_box(step) {
             Step::Nothing => {}
@@ -60,7 +60,7 @@ pub fn main(step: Step, count: u64) -> Result<()> {
                     claimed: None,
                     token: None,
                     headers: &headers,
-                    meta: &meta,
+                    meta: params.meta(),
                     transport: Some(&transport),
                 };
                 drop(black_box(context::resolve(black_box(&sources), Kind::Local, &config.context)));

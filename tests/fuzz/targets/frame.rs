@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use moongate_wire::{
-    Frame, Message, Meta, Params, Raw,
+    Frame, Message, Raw,
     era::{self, Facts},
     frame::Malformed,
     ladder::{self, Headers},
@@ -72,19 +72,19 @@ fn visit(text: &str, depth: usize, found: &mut Found) -> Option<()> {
 }
 
 fn read_back(message: &Message) {
-    let (text, params) = match message {
+    let text = match message {
         Message::Request(request) => {
-            let params = request.params.clone().unwrap_or_else(Raw::empty_object);
-            (write::request(&request.id, &request.method, &params), request.params.as_ref())
+            let params = request.params.raw().unwrap_or_else(Raw::empty_object);
+            write::request(&request.id, &request.method, &params)
         }
         Message::Notification(notification) => {
-            let params = notification.params.clone().unwrap_or_else(Raw::empty_object);
-            (write::notification(&notification.method, &params), notification.params.as_ref())
+            let params = notification.params.raw().unwrap_or_else(Raw::empty_object);
+            write::notification(&notification.method, &params)
         }
         Message::Response(response) => match (&response.id, &response.outcome) {
-            (Some(id), Ok(result)) => (write::result(id, result), None),
+            (Some(id), Ok(result)) => write::result(id, result),
             (None, Ok(_)) => return,
-            (id, Err(error)) => (write::error(id.as_ref(), write::NoId::Omit, error), None),
+            (id, Err(error)) => write::error(id.as_ref(), write::NoId::Omit, error),
         },
     };
     let again = match Frame::parse(&text.into_bytes()) {
@@ -94,7 +94,7 @@ fn read_back(message: &Message) {
     match (&again, message) {
         (Message::Request(again), Message::Request(request)) => {
             assert_eq!((&again.id, &again.method), (&request.id, &request.method));
-            assert!(request.params.is_none() || request.params == again.params);
+            assert!(request.params.raw().is_none() || request.params == again.params);
         }
         (Message::Notification(again), Message::Notification(notification)) => {
             assert_eq!(again.method, notification.method);
@@ -102,27 +102,39 @@ fn read_back(message: &Message) {
         (Message::Response(_), Message::Response(_)) => assert_eq!(again, *message),
         _ => panic!("{message:?} was read back as {again:?}"),
     }
-    decide(message, params);
+    members_are_found(message);
+    decide(message);
+}
+
+/// What the scan found in `params` on its way is what a look at its members finds.
+fn members_are_found(message: &Message) {
+    let Some(params) = message.params() else { return };
+    let Some(raw) = params.raw() else { return };
+    let member = |object: &Raw, name: &str| object.member(name).filter(|value| !value.is_null());
+    assert_eq!(params.arguments(), member(&raw, "arguments"));
+    assert_eq!(params.meta().raw(), member(&raw, "_meta"));
+    let name = member(&raw, "name").and_then(|name| name.parse::<String>().ok());
+    assert_eq!(params.name(), name.as_deref());
+    let token = params.meta().raw().and_then(|meta| member(&meta, "progressToken"));
+    assert_eq!(params.meta().progress_token(), token);
 }
 
 /// Whatever the message says, era and ladder answer.
-fn decide(message: &Message, params: Option<&Raw>) {
-    let params = Params::read(params).unwrap_or_default();
-    let meta: &Meta = &params.meta;
+fn decide(message: &Message) {
     for session in [false, true] {
         for version in [None, Some("2025-06-18"), Some("2026-07-28"), Some("?")] {
-            if let Err(refusal) = era::decide(message, meta, Facts { version, session }) {
+            if let Err(refusal) = era::decide(message, Facts { version, session }) {
                 assert_eq!(refusal.status, 400);
             }
         }
-        let _verdict = era::decide_stdio(message, meta, session);
+        let _verdict = era::decide_stdio(message, session);
     }
     if let Message::Request(request) = message {
         let method = request.method.as_bytes();
         let headers = Headers { version: Some(b"2026-07-28"), method: Some(method), name: Some(method) };
-        if let Err(refusal) = ladder::check_http(request, &params, &headers) {
+        if let Err(refusal) = ladder::check_http(request, &headers) {
             assert!(matches!(refusal.status, 400 | 404));
         }
-        let _checked = ladder::check_stdio(request, &params);
+        let _checked = ladder::check_stdio(request);
     }
 }

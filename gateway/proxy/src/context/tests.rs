@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use moongate_config::{DurableSession, Sources as Believed, Trust};
+use moongate_wire::Params;
 use proptest::prelude::*;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -105,7 +107,7 @@ struct Given {
     claimed: Option<Claimed>,
     token: Option<Ids>,
     headers: Ids,
-    meta: Meta,
+    params: Params,
     transport: Option<Arc<str>>,
 }
 
@@ -115,11 +117,15 @@ impl Given {
             claimed: self.claimed.as_ref(),
             token: self.token.as_ref(),
             headers: &self.headers,
-            meta: &self.meta,
+            meta: self.params.meta(),
             transport: self.transport.as_ref(),
         };
         resolve(&sources, kind, config)
     }
+}
+
+fn session_in_meta(id: &Value) -> Params {
+    Params::read(Raw::of(&json!({"_meta": {"dev.moongate/sessionId": id}})))
 }
 
 fn everything() -> Given {
@@ -127,7 +133,7 @@ fn everything() -> Given {
         claimed: Some(claimed(Some("claimed"), None, None)),
         token: Some([id_from("token"), id_from("token-assistant"), None]),
         headers: [id_from("header"), id_from("header-assistant"), id_from("header-thread")],
-        meta: Meta { session_id: Some(Raw::of("meta")), ..Meta::default() },
+        params: session_in_meta(&json!("meta")),
         transport: id_from("transport"),
     }
 }
@@ -152,7 +158,7 @@ fn the_first_source_that_names_an_id_wins_for_that_id() {
     assert_eq!(&*session(&given), "header");
     given.headers = [Some("  ".into()), None, None];
     assert_eq!(&*session(&given), "meta");
-    given.meta.session_id = Some(Raw::of(&7));
+    given.params = session_in_meta(&json!(7));
     assert_eq!(&*session(&given), "transport");
     given.transport = None;
     assert_eq!(&*session(&given), "default");

@@ -23,7 +23,7 @@ use hyper::body::{Body as _, Incoming};
 use moongate_security::{Admitted, Denied, Knock, Reason, origin};
 use moongate_storage::{Entry, Rate};
 use moongate_wire::{
-    Era, Frame, Id, Message, Params, Refusal, Request, RpcError, Version, code,
+    Era, Frame, Id, Message, Mistyped, Refusal, Request, RpcError, Version, code,
     era::{self, Facts, Verdict},
     write::NoId,
 };
@@ -97,10 +97,10 @@ struct Visit<'a> {
 }
 
 /// A message by what becomes of it.
-enum Sorted {
-    Modern(Request, Params),
-    Initialize(Request),
-    Legacy(Message, Params),
+enum Sorted<'a> {
+    Modern(&'a Request),
+    Initialize(&'a Request),
+    Legacy(&'a Message),
     /// It wants no answer and changes nothing.
     Nothing,
 }
@@ -235,9 +235,9 @@ impl Visit<'_> {
     async fn serve(&self, body: &mut Incoming) -> Response<Body> {
         let response = match self.head.method {
             Verb::POST => match self.read(body).await {
-                Ok((accept, Frame::One(message))) => match self.sort(message, accept) {
-                    Ok(Sorted::Modern(request, params)) => self.modern(request, &params, accept).await,
-                    Ok(Sorted::Legacy(message, params)) => self.legacy(message, &params, accept).await,
+                Ok((accept, Frame::One(message))) => match self.sort(&message, accept) {
+                    Ok(Sorted::Modern(request)) => self.modern(request, accept).await,
+                    Ok(Sorted::Legacy(message)) => self.legacy(message, accept).await,
                     Ok(Sorted::Initialize(request)) => Box::pin(self.initialize(request, accept)).await,
                     Ok(Sorted::Nothing) => answer::accepted(),
                     Err(response) => *response,
@@ -283,33 +283,28 @@ impl Visit<'_> {
     }
 
     /// What the message is, or the answer to one that may not be.
-    fn sort(&self, message: Message, accept: Accept) -> Result<Sorted, Box<Response<Body>>> {
-        let id = id_of(&message);
-        let raw = match &message {
-            Message::Request(request) => request.params.as_ref(),
-            Message::Notification(notification) => notification.params.as_ref(),
-            Message::Response(_) => None,
-        };
-        let params = match Params::read(raw) {
-            Ok(params) => params,
-            // Nothing is read of a notification but what it cancels.
-            Err(_) if matches!(message, Message::Notification(_)) => Params::default(),
-            Err(error) => return Err(Box::new(self.unreadable(id, &error, accept))),
-        };
+    fn sort<'m>(&self, message: &'m Message, accept: Accept) -> Result<Sorted<'m>, Box<Response<Body>>> {
+        let id = id_of(message);
+        // Nothing is read of a notification but what it cancels.
+        if let Message::Request(request) = message
+            && let Err(error) = request.params.check()
+        {
+            return Err(Box::new(self.unreadable(id, error, accept)));
+        }
         let facts = Facts { version: self.version, session: self.session.is_some() };
-        let verdict = era::decide(&message, &params.meta, facts).map_err(|refusal| {
+        let verdict = era::decide(message, facts).map_err(|refusal| {
             Box::new(answer::error(refusal.status, id, self.no_id(), &refusal.error, accept))
         })?;
         Ok(match (verdict, message) {
-            (Verdict::Modern, Message::Request(request)) => Sorted::Modern(request, params),
+            (Verdict::Modern, Message::Request(request)) => Sorted::Modern(request),
             // Nothing a modern client may notify means anything over HTTP: closing the connection is how it cancels.
             (Verdict::Modern, _) => Sorted::Nothing,
             (Verdict::Initialize, Message::Request(request)) => Sorted::Initialize(request),
-            (_, message) => Sorted::Legacy(message, params),
+            (_, message) => Sorted::Legacy(message),
         })
     }
 
-    fn unreadable(&self, id: Option<&Id>, error: &serde_json::Error, accept: Accept) -> Response<Body> {
+    fn unreadable(&self, id: Option<&Id>, error: Mistyped, accept: Accept) -> Response<Body> {
         let error = RpcError::new(code::INVALID_PARAMS, format!("Invalid params: {error}"));
         let in_session = self.session.is_some() && self.era() == Era::Legacy;
         answer::error(if in_session { 200 } else { 400 }, id, self.no_id(), &error, accept)

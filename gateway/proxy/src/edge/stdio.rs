@@ -164,7 +164,6 @@ struct Calls {
 struct Turn {
     admitted: Arc<Admitted>,
     request: Request,
-    params: Params,
     outbox: Arc<Outbox>,
     running: Running,
 }
@@ -207,41 +206,37 @@ impl Pipe {
     }
 
     async fn message(self: &Arc<Self>, message: Message, calls: &Calls) {
-        let raw = match &message {
-            Message::Request(request) => request.params.as_ref(),
-            Message::Notification(notification) => notification.params.as_ref(),
-            Message::Response(_) => None,
-        };
-        let params = Params::read(raw);
-        match (message, params) {
-            (Message::Request(request), Ok(params)) => self.request(request, params, calls).await,
-            (Message::Request(request), Err(error)) => {
-                let error = RpcError::new(code::INVALID_PARAMS, format!("Invalid params: {error}"));
-                self.say(write::error(Some(&request.id), NoId::Omit, &error)).await;
-            }
-            (other, _) => take(&self.live, other),
+        match message {
+            Message::Request(request) => match request.params.check() {
+                Ok(()) => self.request(request, calls).await,
+                Err(error) => {
+                    let error = RpcError::new(code::INVALID_PARAMS, format!("Invalid params: {error}"));
+                    self.say(write::error(Some(&request.id), NoId::Omit, &error)).await;
+                }
+            },
+            other => take(&self.live, &other),
         }
     }
 
-    async fn request(self: &Arc<Self>, request: Request, params: Params, calls: &Calls) {
+    async fn request(self: &Arc<Self>, request: Request, calls: &Calls) {
         let admitted = match self.admit(1).await {
             Ok(admitted) => admitted,
             Err(error) => return self.say(write::error(Some(&request.id), NoId::Omit, &error)).await,
         };
         let message = Message::Request(request.clone());
-        let verdict = era::decide_stdio(&message, &params.meta, self.legacy().is_some());
+        let verdict = era::decide_stdio(&message, self.legacy().is_some());
         let modern = match verdict {
             Err(error) => return self.say(write::error(Some(&request.id), NoId::Omit, &error)).await,
             // In order with what follows it: the next line may need the session.
             Ok(Verdict::Initialize) => return self.initialize(&admitted, &request, calls).await,
             Ok(Verdict::Legacy) => None,
-            Ok(Verdict::Modern) => match ladder::check_stdio(&request, &params) {
+            Ok(Verdict::Modern) => match ladder::check_stdio(&request) {
                 Ok(checked) => Some(checked),
                 Err(error) => return self.say(write::error(Some(&request.id), NoId::Omit, &error)).await,
             },
         };
         // Registered before the next line is read: that may cancel it.
-        let outbox = Arc::new(Outbox::new(params.meta.progress_token.clone(), None));
+        let outbox = Arc::new(Outbox::new(request.params.meta().progress_token(), None));
         let running = match self.live.start(&request.id, &outbox) {
             Ok(running) => running,
             Err(why) => {
@@ -249,7 +244,7 @@ impl Pipe {
                 return self.say(write::error(Some(&request.id), NoId::Omit, &error)).await;
             }
         };
-        let turn = Turn { admitted, request, params, outbox, running };
+        let turn = Turn { admitted, request, outbox, running };
         let pipe = Arc::clone(self);
         match modern {
             None => calls.running.spawn(async move { pipe.in_session(turn).await }),
@@ -301,7 +296,7 @@ impl Pipe {
                 RpcError::new(code::INVALID_REQUEST, "Invalid Request: the session is already initialized");
             return self.say(write::error(Some(&request.id), NoId::Omit, &error)).await;
         }
-        let hello = match Hello::read(request.params.as_ref()) {
+        let hello = match Hello::read(request.params.raw().as_ref()) {
             Ok(hello) => hello,
             Err(error) => {
                 let last =
@@ -345,7 +340,7 @@ impl Pipe {
     }
 
     async fn in_session(self: Arc<Self>, turn: Turn) {
-        let Turn { admitted, request, params, outbox, running } = turn;
+        let Turn { admitted, request, outbox, running } = turn;
         let Some(session) = self.legacy() else {
             // Only ping is let through before the handshake.
             return self.say(write::result(&request.id, &Raw::empty_object())).await;
@@ -360,18 +355,19 @@ impl Pipe {
         if !method.may_ask() {
             let started = tokio::time::Instant::now();
             let place = Place::Pipe(&session);
-            let outcome = self.gateway.legacy_quick(&caller, &place, method, &request, &params).await;
+            let outcome = self.gateway.legacy_quick(&caller, &place, method, &request).await;
             self.gateway.observe(method, Transport::Pipe, started, &outcome);
             return self.say(shape::final_message(&request.id, method, outcome, version)).await;
         }
-        outbox.rebind(params.meta.progress_token.clone(), caller.log_level);
+        let params = &request.params;
+        outbox.rebind(params.meta().progress_token(), caller.log_level);
         let way = Way::Session { live: Arc::clone(&self.live), running, can_stream: true };
-        let what = (request.id.clone(), method, &params);
+        let what = (request.id.clone(), method, params);
         match self.gateway.begin(&caller, what, Arc::clone(&outbox), way, &|_, _| Ok(())).await {
             // What is cancelled gets no answer, not even that it was refused meanwhile.
             Err(_) if outbox.is_cancelled() => {}
             Err(error) => self.say(shape::final_message(&request.id, method, Err(error), version)).await,
-            Ok(job) => self.drive(&caller, method, &params, job).await,
+            Ok(job) => self.drive(&caller, method, params, job).await,
         }
     }
 
@@ -381,25 +377,26 @@ impl Pipe {
     }
 
     async fn modern(self: Arc<Self>, version: Version, method: Method, turn: Turn) {
-        let Turn { admitted, request, params, outbox, mut running } = turn;
+        let Turn { admitted, request, outbox, mut running } = turn;
+        let params = &request.params;
         let failed = |error| shape::final_message(&request.id, method, Err(error), version);
-        let caller = match modern::client(version, &params) {
+        let caller = match modern::client(version, params) {
             Ok((client, log_level)) => self.caller(&admitted, Arc::new(client), log_level),
             Err(error) => return self.say(failed(error)).await,
         };
         if !method.may_ask() {
             let started = tokio::time::Instant::now();
-            let outcome = self.gateway.modern_quick(&caller, method, &request, &params).await;
+            let outcome = self.gateway.modern_quick(&caller, method, &request).await;
             self.gateway.observe(method, Transport::Pipe, started, &outcome);
             return self.say(shape::final_message(&request.id, method, outcome, version)).await;
         }
-        let identity = Identity::of(caller.profile.as_ref(), method, &params);
-        let what = (request.id.clone(), method, &params);
-        let started = if let Some(state) = &params.request_state {
-            self.gateway.resume(&caller, what, &identity, state, &|_, _| Ok(())).await
+        let identity = Identity::of(caller.profile.as_ref(), method, params);
+        let what = (request.id.clone(), method, params);
+        let started = if let Some(state) = params.request_state() {
+            self.gateway.resume(&caller, what, &identity, &state, &|_, _| Ok(())).await
         } else {
-            outbox.rebind(params.meta.progress_token.clone(), caller.log_level);
-            let way = Way::Rounds { responses: params.input_responses.clone() };
+            outbox.rebind(params.meta().progress_token(), caller.log_level);
+            let way = Way::Rounds { responses: params.input_responses() };
             self.gateway.begin(&caller, what, Arc::clone(&outbox), way, &|_, _| Ok(())).await.map(Resumed::Go)
         };
         match started {
@@ -408,7 +405,7 @@ impl Pipe {
             Ok(Resumed::Again(result)) => self.say(write::result(&request.id, &result)).await,
             Ok(Resumed::Go(job)) => {
                 running.rebind(job.outbox());
-                self.drive(&caller, method, &params, job).await;
+                self.drive(&caller, method, params, job).await;
             }
         }
         // Until here `notifications/cancelled` finds the call; a parked one cannot be cancelled by its old id.
@@ -440,12 +437,12 @@ impl Pipe {
     }
 
     async fn listen(self: Arc<Self>, version: Version, turn: Turn) {
-        let Turn { admitted, request, params, outbox, running } = turn;
-        let listening = match modern::client(version, &params) {
+        let Turn { admitted, request, outbox, running } = turn;
+        let listening = match modern::client(version, &request.params) {
             Err(error) => Err(error),
             Ok((client, log_level)) => {
                 let caller = self.caller(&admitted, Arc::new(client), log_level);
-                self.gateway.listen(&caller, request.id.clone(), request.params.as_ref()).await
+                self.gateway.listen(&caller, request.id.clone(), request.params.raw().as_ref()).await
             }
         };
         match listening {

@@ -22,9 +22,11 @@ fn raw(text: &str) -> Raw {
 
 #[test]
 fn messages_are_told_apart() {
-    let request = |id: Id, params: Option<Raw>| Message::Request(Request { id, method: "m".into(), params });
+    let params = |params: Option<Raw>| params.map(Params::read).unwrap_or_default();
+    let request =
+        |id: Id, raw: Option<Raw>| Message::Request(Request { id, method: "m".into(), params: params(raw) });
     let notification =
-        |params: Option<Raw>| Message::Notification(Notification { method: "m".into(), params });
+        |raw: Option<Raw>| Message::Notification(Notification { method: "m".into(), params: params(raw) });
     let response = |id: Option<Id>, outcome: Outcome| Message::Response(Response { id, outcome });
     let error = RpcError::new(-1, "no").with_data(vec![1]);
     for (text, expected) in [
@@ -135,7 +137,7 @@ fn params_and_results_share_the_bodys_memory() {
     let body = Bytes::from_static(br#"[{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1}}]"#);
     let Ok(Frame::Batch(elements)) = Frame::parse(&body) else { panic!("not a batch") };
     let Ok(Message::Request(request)) = &elements[0] else { panic!("not a request") };
-    let params = request.params.as_ref().unwrap();
+    let params = request.params.raw().unwrap();
     assert!(body.as_ptr_range().contains(&params.as_bytes().as_ptr()));
 }
 
@@ -155,11 +157,11 @@ fn message_() -> impl Strategy<Value = Message> {
         (id(), any::<String>(), object()).prop_map(|(id, method, params)| Message::Request(Request {
             id,
             method: method.into(),
-            params: Some(params)
+            params: Params::read(params)
         })),
         (any::<String>(), object()).prop_map(|(method, params)| Message::Notification(Notification {
             method: method.into(),
-            params: Some(params)
+            params: Params::read(params)
         })),
         (id(), object())
             .prop_map(|(id, result)| Message::Response(Response { id: Some(id), outcome: Ok(result) })),
@@ -171,10 +173,10 @@ fn message_() -> impl Strategy<Value = Message> {
 fn written(message: &Message, no_id: write::NoId) -> Raw {
     match message {
         Message::Request(request) => {
-            write::request(&request.id, &request.method, request.params.as_ref().unwrap())
+            write::request(&request.id, &request.method, &request.params.raw().unwrap())
         }
         Message::Notification(notification) => {
-            write::notification(&notification.method, notification.params.as_ref().unwrap())
+            write::notification(&notification.method, &notification.params.raw().unwrap())
         }
         Message::Response(Response { id: Some(id), outcome: Ok(result) }) => write::result(id, result),
         Message::Response(Response { id, outcome: Err(error) }) => write::error(id.as_ref(), no_id, error),

@@ -8,7 +8,7 @@ use moongate_security::{Denied, Reason};
 use moongate_storage::{Entry, SessionRecord};
 use moongate_telemetry::Transport;
 use moongate_wire::{
-    Era, Id, Message, Method, Notification, Params, Refusal, Request, RpcError, Version, code,
+    Era, Id, Message, Method, Params, Refusal, Request, RpcError, Version, code,
     frame::Malformed,
     ladder,
     write::{self, NoId},
@@ -33,7 +33,7 @@ pub(super) struct InSession<'a> {
 }
 
 impl Visit<'_> {
-    pub(super) async fn initialize(&self, request: Request, accept: Accept) -> Response<Body> {
+    pub(super) async fn initialize(&self, request: &Request, accept: Accept) -> Response<Body> {
         match self.enter(Some(&request.id), self.session).await {
             Err(response) => return *response,
             Ok(Entry::Welcome(Some(_))) => {
@@ -46,7 +46,7 @@ impl Visit<'_> {
             }
             Ok(_) => {}
         }
-        let hello = match Hello::read(request.params.as_ref()) {
+        let hello = match Hello::read(request.params.raw().as_ref()) {
             Ok(hello) => hello,
             Err(error) => {
                 return answer::failure(
@@ -158,13 +158,13 @@ impl Visit<'_> {
         Ok(InSession { visit: self, live, caller })
     }
 
-    pub(super) async fn legacy(&self, message: Message, params: &Params, accept: Accept) -> Response<Body> {
-        let session = match self.session(id_of(&message)).await {
+    pub(super) async fn legacy(&self, message: &Message, accept: Accept) -> Response<Body> {
+        let session = match self.session(id_of(message)).await {
             Ok(session) => session,
             Err(response) => return *response,
         };
         match message {
-            Message::Request(request) => session.request(request, params, accept).await,
+            Message::Request(request) => session.request(request, accept).await,
             other => {
                 take(&session.live, other);
                 answer::accepted()
@@ -267,13 +267,7 @@ fn is_initialize(message: &Message) -> bool {
 }
 
 fn is_modern(message: &Message) -> bool {
-    let params = match message {
-        Message::Request(Request { params, .. }) | Message::Notification(Notification { params, .. }) => {
-            params.as_ref()
-        }
-        Message::Response(_) => None,
-    };
-    Params::read(params).is_ok_and(|params| params.meta.protocol_version.is_some())
+    message.params().is_some_and(|params| params.meta().claims())
 }
 
 impl InSession<'_> {
@@ -285,29 +279,30 @@ impl InSession<'_> {
         self.caller.client.version
     }
 
-    async fn request(&self, request: Request, params: &Params, accept: Accept) -> Response<Body> {
+    async fn request(&self, request: &Request, accept: Accept) -> Response<Body> {
         let version = self.version();
         let Some(method) = Method::parse(&request.method, version) else {
             let error = ladder::not_found(&request.method);
             return answer::error(200, Some(&request.id), NoId::Omit, &error, accept);
         };
         if method.may_ask() {
-            return self.call(request.id, method, params, accept).await;
+            return self.call(request, method, accept).await;
         }
         let started = tokio::time::Instant::now();
-        let outcome = Box::pin(self.quick(method, &request, params)).await;
+        let outcome = Box::pin(self.quick(method, request)).await;
         self.gateway().observe(method, Transport::Tcp, started, &outcome);
         answer::outcome(&request.id, method, outcome, version, accept)
     }
 
-    async fn quick(&self, method: Method, request: &Request, params: &Params) -> Outcome {
-        self.gateway().legacy_quick(&self.caller, &Place::Stored(&self.live), method, request, params).await
+    async fn quick(&self, method: Method, request: &Request) -> Outcome {
+        self.gateway().legacy_quick(&self.caller, &Place::Stored(&self.live), method, request).await
     }
 
-    async fn call(&self, id: Id, method: Method, params: &Params, accept: Accept) -> Response<Body> {
-        let job = match self.begin(&id, method, params, accept).await {
+    async fn call(&self, request: &Request, method: Method, accept: Accept) -> Response<Body> {
+        let id = &request.id;
+        let job = match self.begin(id, method, &request.params, accept).await {
             Ok(job) => job,
-            Err(error) => return answer::failure(&id, method, &error, self.version(), accept),
+            Err(error) => return answer::failure(id, method, &error, self.version(), accept),
         };
         let mut patient = Patient { job: Some(job), gateway: Arc::clone(self.gateway()) };
         let may_come_back = self.version() >= Version::V2025_11_25;
@@ -323,11 +318,11 @@ impl InSession<'_> {
                 Step::Cancelled => {
                     patient.job = None;
                     let error = CallError::client(Kind::Cancelled, "Request cancelled");
-                    return answer::failure(&id, method, &error, self.version(), accept);
+                    return answer::failure(id, method, &error, self.version(), accept);
                 }
                 Step::Done(outcome) => {
                     patient.job = None;
-                    return answer::outcome(&id, method, outcome, self.version(), accept);
+                    return answer::outcome(id, method, outcome, self.version(), accept);
                 }
             }
         }

@@ -14,7 +14,7 @@ use http::{HeaderName, Response};
 use moongate_core::{CallError, Kind};
 use moongate_telemetry::Transport;
 use moongate_wire::{
-    Id, Method, Params, Raw, Request, Version, header,
+    Method, Params, Raw, Request, Version, header,
     ladder::{self, Headers},
     write,
 };
@@ -37,7 +37,7 @@ use crate::{
 };
 
 impl Visit<'_> {
-    pub(super) async fn modern(&self, request: Request, params: &Params, accept: Accept) -> Response<Body> {
+    pub(super) async fn modern(&self, request: &Request, accept: Accept) -> Response<Body> {
         // A header that comes twice repeats nothing.
         let raw = |name: HeaderName| {
             let mut values = self.head.headers.get_all(name).iter().map(http::HeaderValue::as_bytes);
@@ -48,25 +48,25 @@ impl Visit<'_> {
             method: raw(names::METHOD),
             name: raw(names::NAME),
         };
-        let (version, method) = match ladder::check_http(&request, params, &headers) {
+        let (version, method) = match ladder::check_http(request, &headers) {
             Ok(checked) => checked,
             Err(refusal) => return answer::refused(Some(&request.id), &refusal),
         };
         if let Err(response) = self.enter(Some(&request.id), None).await {
             return *response;
         }
-        let caller = match self.modern_caller(version, params) {
+        let caller = match self.modern_caller(version, &request.params) {
             Ok(caller) => caller,
             Err(error) => return answer::failure(&request.id, method, &error, version, accept),
         };
         if method.may_ask() {
-            return self.modern_call(&caller, request.id, method, params, accept).await;
+            return self.modern_call(&caller, request, method, accept).await;
         }
         if method == Method::Listen {
             return Box::pin(self.listen(&caller, request, version, accept)).await;
         }
         let started = tokio::time::Instant::now();
-        let outcome = Box::pin(self.gateway.modern_quick(&caller, method, &request, params)).await;
+        let outcome = Box::pin(self.gateway.modern_quick(&caller, method, request)).await;
         self.gateway.observe(method, Transport::Tcp, started, &outcome);
         answer::outcome(&request.id, method, outcome, version, accept)
     }
@@ -88,26 +88,26 @@ impl Visit<'_> {
     async fn modern_call(
         &self,
         caller: &Caller,
-        id: Id,
+        request: &Request,
         method: Method,
-        params: &Params,
         accept: Accept,
     ) -> Response<Body> {
+        let (id, params) = (&request.id, &request.params);
         let version = caller.client.version;
         let identity = Identity::of(caller.profile.as_ref(), method, params);
         let check = |entry: &ToolEntry, arguments: &Raw| self.check_header_params(entry, arguments);
         let request = (id.clone(), method, params);
-        let started = if let Some(state) = &params.request_state {
-            Box::pin(self.gateway.resume(caller, request, &identity, state, &check)).await
+        let started = if let Some(state) = params.request_state() {
+            Box::pin(self.gateway.resume(caller, request, &identity, &state, &check)).await
         } else {
-            let way = Way::Rounds { responses: params.input_responses.clone() };
+            let way = Way::Rounds { responses: params.input_responses() };
             let outbox = engine::outbox(caller, params);
             self.gateway.begin(caller, request, outbox, way, &check).await.map(Resumed::Go)
         };
         let mut job = match started {
             Ok(Resumed::Go(job)) => job,
-            Ok(Resumed::Again(result)) => return answer::message(200, write::result(&id, &result), accept),
-            Err(error) => return answer::failure(&id, method, &error, version, accept),
+            Ok(Resumed::Again(result)) => return answer::message(200, write::result(id, &result), accept),
+            Err(error) => return answer::failure(id, method, &error, version, accept),
         };
         loop {
             match job.step().await {
@@ -126,12 +126,12 @@ impl Visit<'_> {
                 Step::Message(_) | Step::HangUp => {}
                 Step::Ask(questions) => {
                     return match self.gateway.park(caller, &identity, job, questions) {
-                        Ok(result) => answer::message(200, write::result(&id, &result), accept),
-                        Err(error) => answer::failure(&id, method, &error, version, accept),
+                        Ok(result) => answer::message(200, write::result(id, &result), accept),
+                        Err(error) => answer::failure(id, method, &error, version, accept),
                     };
                 }
                 Step::Cancelled => return answer::accepted(),
-                Step::Done(outcome) => return answer::outcome(&id, method, outcome, version, accept),
+                Step::Done(outcome) => return answer::outcome(id, method, outcome, version, accept),
             }
         }
     }
@@ -153,7 +153,7 @@ impl Visit<'_> {
     async fn listen(
         &self,
         caller: &Caller,
-        request: Request,
+        request: &Request,
         version: Version,
         accept: Accept,
     ) -> Response<Body> {
@@ -163,10 +163,10 @@ impl Visit<'_> {
             );
             return answer::failure(&request.id, Method::Listen, &error, version, accept);
         }
-        let id = request.id.clone();
-        let listening = match self.gateway.listen(caller, request.id, request.params.as_ref()).await {
+        let id = &request.id;
+        let listening = match self.gateway.listen(caller, id.clone(), request.params.raw().as_ref()).await {
             Ok(listening) => listening,
-            Err(error) => return answer::failure(&id, Method::Listen, &error, version, accept),
+            Err(error) => return answer::failure(id, Method::Listen, &error, version, accept),
         };
         let (out, messages) = mpsc::channel(listen::CAPACITY);
         let (drain, standing) = (self.conn.drain.clone(), Standing::of(self));
