@@ -100,15 +100,15 @@ pub fn inject(arguments: &Raw, ids: &ContextIds) -> Raw {
 /// Finds each id in the first source that names it.
 pub fn resolve(sources: &Sources<'_>, kind: Kind, config: &config::Context) -> Resolved {
     let trust = trust(config.trust, kind);
-    let claimed =
-        sources.claimed.cloned().map(|claimed| [claimed.session, claimed.assistant, claimed.thread]);
-    let token = sources.token.map(usable);
-    let headers = trust.headers.then(|| usable(sources.headers));
-    let meta = trust.meta.then(|| sources.meta.context_ids().map(|id| id_from(&id?)));
-    let named = [claimed, token, headers, meta].into_iter().flatten();
-    let [named, assistant, thread] = named.fold(Ids::default(), |[session, assistant, thread], next| {
-        let [next_session, next_assistant, next_thread] = next;
-        [session.or(next_session), assistant.or(next_assistant), thread.or(next_thread)]
+    let claimed = sources.claimed.map(|claimed| [&claimed.session, &claimed.assistant, &claimed.thread]);
+    let token = sources.token.map(Ids::each_ref);
+    let headers = trust.headers.then(|| sources.headers.each_ref());
+    let meta = if trust.meta { sources.meta.context_ids() } else { [const { None }; 3] };
+    let [named, assistant, thread] = std::array::from_fn(|which| {
+        let claimed = || claimed?.get(which).copied().cloned().flatten();
+        let said =
+            || [token, headers].into_iter().flatten().find_map(|ids| usable(ids.get(which)?.as_ref()?));
+        claimed().or_else(said).or_else(|| id_from(meta.get(which)?.as_ref()?))
     });
 
     let default = || Arc::clone(&config.default_session);
@@ -133,13 +133,10 @@ fn trust(trust: config::Trust, kind: Kind) -> config::Sources {
     }
 }
 
-fn usable(ids: &Ids) -> Ids {
-    ids.each_ref().map(|id| {
-        let id = id.as_ref()?;
-        // Most come as they are used, and are shared.
-        let trimmed = id.trim();
-        if trimmed.len() == id.len() && !id.is_empty() { Some(Arc::clone(id)) } else { id_from(trimmed) }
-    })
+/// An id as by [`id_from`]. Most come as they are used, and are shared.
+fn usable(id: &Arc<str>) -> Option<Arc<str>> {
+    let trimmed = id.trim();
+    if trimmed.len() == id.len() && !id.is_empty() { Some(Arc::clone(id)) } else { id_from(trimmed) }
 }
 
 /// The longest id: it becomes a key in memory, a column on disk and a field in every log line.
@@ -148,7 +145,8 @@ pub const MAX_ID: usize = 256;
 /// The field whose id cannot be used, if one cannot: too long, or with characters that forge log lines.
 pub fn unusable(ids: &ContextIds) -> Option<&'static str> {
     let controls = |id: &str| {
-        let ascii = id.bytes().any(|byte| byte.is_ascii_control());
+        // All of them, not up to the first: that goes many at a time.
+        let ascii = id.bytes().fold(false, |found, byte| found | byte.is_ascii_control());
         ascii || (!id.is_ascii() && id.chars().any(char::is_control))
     };
     let bad = |id: &str| id.len() > MAX_ID || controls(id);

@@ -17,7 +17,7 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use futures_core::future::BoxFuture;
-use http::{HeaderMap, HeaderName, Method as Verb, Response, header, request};
+use http::{HeaderMap, Method as Verb, Response, header, request};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use moongate_security::{Admitted, Denied, Knock, Reason, origin};
@@ -32,6 +32,7 @@ use tokio::time;
 use self::{
     accept::Accept,
     answer::{denied, json_status, refused},
+    names::Named,
 };
 use crate::{
     edge::{
@@ -87,6 +88,7 @@ struct Visit<'a> {
     admitted: Arc<Admitted>,
     profile: Option<Arc<str>>,
     head: &'a request::Parts,
+    named: Named<'a>,
     /// `MCP-Protocol-Version`. A value that is not text is not absent: it is a version nobody speaks.
     version: Option<&'a str>,
     /// `Mcp-Session-Id`
@@ -134,8 +136,8 @@ impl Gateway {
     ) -> Response<Body> {
         let snapshot = self.snapshot();
         let knock = Knock { conn: &conn.gate, headers: &head.headers, uri: &head.uri, version: head.version };
-        let version =
-            head.headers.get(names::PROTOCOL_VERSION).map(|value| value.to_str().unwrap_or_default());
+        let named = Named::read(&head.headers);
+        let version = named.version.first().map(|value| value.to_str().unwrap_or_default());
         // The gate checks Host and Origin when it admits; before that only where nobody is admitted, or where the answer
         // must say to a browser that its page may read it.
         let place = place(head.uri.path());
@@ -162,7 +164,7 @@ impl Gateway {
                 Ok(admitted) => match profile_of(&snapshot, profile) {
                     Err(refusal) => refused(None, &refusal),
                     Ok(profile) => {
-                        let session = text(&head.headers, &names::SESSION_ID);
+                        let session = named.session.text();
                         let counted = AtomicBool::new(false);
                         Visit {
                             gateway: self,
@@ -170,6 +172,7 @@ impl Gateway {
                             admitted,
                             profile,
                             head,
+                            named,
                             version,
                             session,
                             conn,
@@ -197,10 +200,6 @@ impl Gateway {
 /// The era of a request whose body was not read: the header must do.
 fn era_of(version: Option<&str>) -> Era {
     version.and_then(Version::parse).map_or(Era::Legacy, Version::era)
-}
-
-fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    headers.get(name).and_then(|value| value.to_str().ok())
 }
 
 fn profile_of(snapshot: &Snapshot, name: Option<&str>) -> Result<Option<Arc<str>>, Refusal> {
@@ -344,10 +343,6 @@ impl Visit<'_> {
         }
     }
 
-    fn header(&self, name: &HeaderName) -> Option<&str> {
-        text(&self.head.headers, name)
-    }
-
     fn era(&self) -> Era {
         era_of(self.version)
     }
@@ -362,7 +357,7 @@ impl Visit<'_> {
     }
 
     fn header_ids(&self) -> [Option<Arc<str>>; 3] {
-        names::CONTEXT.map(|name| self.header(&name).map(Into::into))
+        self.named.context.map(|value| value.text().map(Into::into))
     }
 }
 

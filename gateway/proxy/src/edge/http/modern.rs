@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderName, Response};
+use http::Response;
 use moongate_core::{CallError, Kind};
 use moongate_telemetry::Transport;
 use moongate_wire::{
@@ -20,7 +20,7 @@ use moongate_wire::{
 };
 use tokio::sync::mpsc;
 
-use super::{Visit, accept::Accept, answer, names, standing::Standing};
+use super::{Visit, accept::Accept, answer, standing::Standing};
 use crate::{
     edge::{
         body::{Body, Source},
@@ -38,15 +38,10 @@ use crate::{
 
 impl Visit<'_> {
     pub(super) async fn modern(&self, request: &Request, accept: Accept) -> Response<Body> {
-        // A header that comes twice repeats nothing.
-        let raw = |name: HeaderName| {
-            let mut values = self.head.headers.get_all(name).iter().map(http::HeaderValue::as_bytes);
-            values.next().map(|first| if values.next().is_some() { b"" } else { first })
-        };
         let headers = Headers {
-            version: raw(names::PROTOCOL_VERSION),
-            method: raw(names::METHOD),
-            name: raw(names::NAME),
+            version: self.named.version.repeated(),
+            method: self.named.method.repeated(),
+            name: self.named.name.repeated(),
         };
         let (version, method) = match ladder::check_http(request, &headers) {
             Ok(checked) => checked,

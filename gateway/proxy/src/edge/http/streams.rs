@@ -61,7 +61,8 @@ impl InSession<'_> {
 
     /// The GET stream: back to an earlier stream, or what changes from now on.
     pub(super) async fn open_stream(&self) -> Response<Body> {
-        match self.visit.header(&names::LAST_EVENT_ID) {
+        let last = self.visit.head.headers.get(names::LAST_EVENT_ID).and_then(|value| value.to_str().ok());
+        match last {
             Some(last) => self.resume(last).await,
             None => self.listen(None).await,
         }
