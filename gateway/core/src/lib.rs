@@ -20,6 +20,7 @@ pub mod peer;
 pub mod principal;
 pub mod schema;
 pub mod scope;
+pub mod soon;
 pub mod task;
 
 pub use backend::Backend;
@@ -35,3 +36,4 @@ pub use offer::{Offer, Prompt, Resource, Template, Tool};
 pub use peer::{Answer, Ask, Level, Note, Peer};
 pub use principal::Principal;
 pub use scope::{Scope, Scopes};
+pub use soon::Soon;

@@ -5,7 +5,7 @@
 
 use std::{fmt, sync::Arc};
 
-use moongate_core::{BoxFuture, Principal, Scopes};
+use moongate_core::{Principal, Scopes, Soon};
 
 use crate::{Conn, Error, TokenFile};
 
@@ -15,7 +15,7 @@ pub trait Authenticator: Send + Sync {
     ///
     /// # Cancel safety
     /// Implementations may be dropped at any point without effect on later calls.
-    fn authenticate<'a>(&'a self, credentials: &'a Credentials<'a>) -> BoxFuture<'a, Verdict>;
+    fn authenticate<'a>(&'a self, credentials: &'a Credentials<'a>) -> Soon<'a, Verdict>;
 }
 
 /// What a caller presents.
@@ -88,10 +88,9 @@ impl Identity {
 }
 
 impl Authenticator for LocalToken {
-    fn authenticate<'a>(&'a self, credentials: &'a Credentials<'a>) -> BoxFuture<'a, Verdict> {
+    fn authenticate<'a>(&'a self, credentials: &'a Credentials<'a>) -> Soon<'a, Verdict> {
         let known = credentials.bearer.is_some_and(|token| self.file.matches(token));
-        let verdict = if known { Verdict::Admit(self.identity.clone()) } else { Verdict::Pass };
-        Box::pin(std::future::ready(verdict))
+        Soon::now(if known { Verdict::Admit(self.identity.clone()) } else { Verdict::Pass })
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use moongate_core::{BoxFuture, Clock, Principal, Scopes};
+use moongate_core::{Clock, Principal, Scopes, Soon};
 use moongate_storage::{Batch, Kind, Put, Revision, Row, Rows, Store, store::Stores};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -203,13 +203,11 @@ impl IssuedTokens {
 }
 
 impl Authenticator for IssuedTokens {
-    fn authenticate<'a>(&'a self, credentials: &'a Credentials<'a>) -> BoxFuture<'a, Verdict> {
-        Box::pin(async move {
-            match credentials.bearer {
-                Some(token) => self.check(token).await,
-                None => Verdict::Pass,
-            }
-        })
+    fn authenticate<'a>(&'a self, credentials: &'a Credentials<'a>) -> Soon<'a, Verdict> {
+        match credentials.bearer {
+            Some(token) => Soon::later(self.check(token)),
+            None => Soon::now(Verdict::Pass),
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use moongate_core::{BoxFuture, SessionKey};
+use moongate_core::{BoxFuture, SessionKey, Soon};
 use tokio::{
     sync::mpsc::{self, Permit},
     time::Instant,
@@ -146,19 +146,13 @@ fn announce(room: Option<Permit<'_, (To, Note)>>, (id, record): Ended) {
 }
 
 impl State for MemoryState {
-    fn enter<'a>(
-        &'a self,
-        session: Option<&'a str>,
-        rates: &'a [Rate],
-    ) -> BoxFuture<'a, Result<Entry, Error>> {
-        Box::pin(async move {
-            if let Err(retry_after) = self.rates.count(rates) {
-                return Ok(Entry::Limited { retry_after });
-            }
-            let Some(id) = session else { return Ok(Entry::Welcome(None)) };
-            let found = self.sessions.enter(id, self.options().session_ttl, Instant::now());
-            Ok(found.map_or(Entry::NoSession, |record| Entry::Welcome(Some(record))))
-        })
+    fn enter<'a>(&'a self, session: Option<&'a str>, rates: &'a [Rate]) -> Soon<'a, Result<Entry, Error>> {
+        if let Err(retry_after) = self.rates.count(rates) {
+            return Soon::now(Ok(Entry::Limited { retry_after }));
+        }
+        let Some(id) = session else { return Soon::now(Ok(Entry::Welcome(None))) };
+        let found = self.sessions.enter(id, self.options().session_ttl, Instant::now());
+        Soon::now(Ok(found.map_or(Entry::NoSession, |record| Entry::Welcome(Some(record)))))
     }
 
     fn put<'a>(&'a self, id: &'a str, record: SessionRecord) -> BoxFuture<'a, Result<(), Error>> {
@@ -218,8 +212,8 @@ impl State for MemoryState {
         shards::lock(&self.inbox).take()
     }
 
-    fn document<'a>(&'a self, key: &'a DocumentKey) -> BoxFuture<'a, Result<Option<Versioned>, Error>> {
-        Box::pin(async move { Ok(self.documents.get(key, self.moment())) })
+    fn document<'a>(&'a self, key: &'a DocumentKey) -> Soon<'a, Result<Option<Versioned>, Error>> {
+        Soon::now(Ok(self.documents.get(key, self.moment())))
     }
 
     fn swap<'a>(
@@ -227,14 +221,12 @@ impl State for MemoryState {
         key: &'a DocumentKey,
         expected: u64,
         value: Arc<dyn Document>,
-    ) -> BoxFuture<'a, Result<bool, Error>> {
-        Box::pin(async move {
-            let swapped = self.documents.swap(key, expected, value, self.moment());
-            if let Some(cap) = self.options().cap() {
-                self.documents.evict(cap);
-            }
-            Ok(swapped)
-        })
+    ) -> Soon<'a, Result<bool, Error>> {
+        let swapped = self.documents.swap(key, expected, value, self.moment());
+        if let Some(cap) = self.options().cap() {
+            self.documents.evict(cap);
+        }
+        Soon::now(Ok(swapped))
     }
 
     fn forget<'a>(&'a self, session: &'a SessionKey) -> BoxFuture<'a, Result<(), Error>> {

@@ -6,7 +6,7 @@
 use std::{collections::BTreeSet, num::NonZeroU32, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use moongate_core::{BoxFuture, Change, Level, Raw, StateKey, Version};
+use moongate_core::{BoxFuture, Change, Level, Raw, Soon, StateKey, Version};
 use serde::{Deserialize, Serialize};
 
 use crate::{Document, Error};
@@ -15,11 +15,7 @@ use crate::{Document, Error};
 pub trait State: Send + Sync {
     /// Counts `rates` in their order up to the first that is used up, and, when all of them allow it and a session is
     /// named, finds and touches that session.
-    fn enter<'a>(
-        &'a self,
-        session: Option<&'a str>,
-        rates: &'a [Rate],
-    ) -> BoxFuture<'a, Result<Entry, Error>>;
+    fn enter<'a>(&'a self, session: Option<&'a str>, rates: &'a [Rate]) -> Soon<'a, Result<Entry, Error>>;
 
     /// Stores a session under its id, new or changed. [`Error::NoSession`] when the session has just ended: a change
     /// that comes too late does not bring it back.
@@ -55,7 +51,7 @@ pub trait State: Send + Sync {
     fn inbox(&self) -> Option<tokio::sync::mpsc::Receiver<(To, Note)>>;
 
     /// Reads a document and marks it as used.
-    fn document<'a>(&'a self, key: &'a DocumentKey) -> BoxFuture<'a, Result<Option<Versioned>, Error>>;
+    fn document<'a>(&'a self, key: &'a DocumentKey) -> Soon<'a, Result<Option<Versioned>, Error>>;
 
     /// Writes a document if its revision still is `expected` (0: there is none). False when somebody was faster.
     fn swap<'a>(
@@ -63,7 +59,7 @@ pub trait State: Send + Sync {
         key: &'a DocumentKey,
         expected: u64,
         value: Arc<dyn Document>,
-    ) -> BoxFuture<'a, Result<bool, Error>>;
+    ) -> Soon<'a, Result<bool, Error>>;
 
     /// Removes the documents of an ended session.
     fn forget<'a>(&'a self, session: &'a moongate_core::SessionKey) -> BoxFuture<'a, Result<(), Error>>;

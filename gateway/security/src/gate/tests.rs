@@ -3,7 +3,7 @@
 use std::{num::NonZeroU32, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, Version};
-use moongate_core::{BoxFuture, Scope};
+use moongate_core::{Scope, Soon};
 use moongate_storage::{MemoryOptions, MemoryState};
 
 use super::*;
@@ -19,7 +19,7 @@ pub(crate) fn admitted(principal: Principal, scopes: Scopes) -> Admitted {
 struct Book;
 
 impl Authenticator for Book {
-    fn authenticate<'a>(&'a self, credentials: &'a Credentials<'a>) -> BoxFuture<'a, Verdict> {
+    fn authenticate<'a>(&'a self, credentials: &'a Credentials<'a>) -> Soon<'a, Verdict> {
         let verdict = match credentials.bearer {
             None | Some("wrong") => Verdict::Pass,
             Some("expired") => Verdict::Refuse(Flaw::Expired),
@@ -30,7 +30,7 @@ impl Authenticator for Book {
                 scopes: Arc::new([Scope::read()].into_iter().collect()),
             }),
         };
-        Box::pin(std::future::ready(verdict))
+        Soon::now(verdict)
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
     time::SystemTime,
 };
 
-use moongate_core::{Scope, StoreScope, clock::ClockHandle};
+use moongate_core::{BoxFuture, Scope, StoreScope, clock::ClockHandle};
 
 use super::*;
 
