@@ -14,8 +14,9 @@ use crate::{
     shelf::ITEM_OVERHEAD,
 };
 
-/// What a memo takes beside its texts, as data or as a line: names, punctuation and the longest id.
-const AROUND: usize = r#"{"id":18446744073709551615,"content":"","source":""},"#.len();
+/// What a memo takes beside its texts as data and as a line, with the longest id.
+const AROUND_DATA: usize = r#"{"id":18446744073709551615,"content":"","source":""},"#.len();
+const AROUND_LINE: usize = r"- 18446744073709551615: \n".len();
 
 /// At most [`MAX_MEMOS`] memos, oldest first.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -59,7 +60,7 @@ impl Memos {
     /// Removes a memo. False when there is none with this id.
     pub(super) fn remove(&mut self, id: u64) -> bool {
         let Some(at) = self.ids().position(|known| known == id) else { return false };
-        self.0 = Arc::new(self.0.without(at..at + 1, 0));
+        self.0 = Arc::new(self.0.without(at..at + 1, 0, 0));
         true
     }
 
@@ -101,7 +102,8 @@ impl Written {
         let content = escape(&memo.content);
         let source = memo.source.as_deref().map(escape);
         let excess = (self.places.len() + 1).saturating_sub(MAX_MEMOS);
-        let mut next = self.without(0..excess, content.len() + length(source.as_deref()) + AROUND);
+        let data_room = content.len() + length(source.as_deref()) + AROUND_DATA;
+        let mut next = self.without(0..excess, data_room, content.len() + AROUND_LINE);
         let (data, lines) = next.lengths();
 
         next.data.raw(r#"{"id":"#).value(&memo.id).raw(r#","content":""#).raw(&*content);
@@ -119,11 +121,11 @@ impl Written {
     }
 
     /// The same without the memos at `gone`, with so much room for one more.
-    fn without(&self, gone: Range<usize>, room: usize) -> Self {
+    fn without(&self, gone: Range<usize>, data_room: usize, line_room: usize) -> Self {
         let before = self.places.get(..gone.start).unwrap_or_default();
         let after = self.places.get(gone.end..).unwrap_or_default();
         let gone = self.places.get(gone).unwrap_or_default();
-        let cut = |text: &Fragment, part: fn(&Place) -> usize| {
+        let cut = |text: &Fragment, part: fn(&Place) -> usize, room: usize| {
             let start = before.iter().map(part).sum::<usize>();
             let end = start + gone.iter().map(part).sum::<usize>();
             let text = text.as_ref();
@@ -137,8 +139,8 @@ impl Written {
         Self {
             places,
             weight: self.weight - gone.iter().map(|place| place.weight).sum::<usize>(),
-            data: cut(&self.data, |place| place.data),
-            lines: cut(&self.lines, |place| place.line),
+            data: cut(&self.data, |place| place.data, data_room),
+            lines: cut(&self.lines, |place| place.line, line_room),
         }
     }
 
@@ -174,8 +176,8 @@ mod tests {
         let array = serde_json::to_string(expected).unwrap();
         assert_eq!(serde_json::to_string(memos).unwrap(), array);
         assert_eq!(format!("[{}]", std::str::from_utf8(memos.data()).unwrap()), array);
-        let lines: String =
-            expected.iter().map(|memo| format!("- {}: {}\n", memo.id, memo.content)).collect();
+        let line = |memo: &Memo<'_>| format!("- {}: {}\n", memo.id, memo.content);
+        let lines = expected.iter().map(line).collect::<Vec<_>>().concat();
         assert_eq!(
             format!("\"{}\"", std::str::from_utf8(memos.lines()).unwrap()),
             serde_json::to_string(&lines).unwrap()
