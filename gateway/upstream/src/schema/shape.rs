@@ -57,7 +57,8 @@ impl Shape {
             let (name, after) = simple_value(rest)?;
             let (value, after) =
                 simple_value(after.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start())?;
-            let name = inside(name)?;
+            // What is escaped here may read like another name.
+            let name = inside(name).filter(|name| !name.contains(&b'\\'))?;
             let at = self.properties.iter().position(|(property, _)| property.as_bytes() == name)?;
             self.properties.get(at).filter(|(_, property)| property.admits(value))?;
             // Of a repeated name the validator would see one value only, and it need not be this one.
@@ -190,6 +191,8 @@ mod tests {
         ] {
             assert_eq!(surely_fits(&schema(), arguments), Some(expected), "{arguments}");
         }
+        let escape = json!({"type": "object", "properties": {r"a\n": {"type": "string"}}});
+        assert_eq!(surely_fits(&escape, r#"{"a\n":""}"#), Some(false));
         let nothing = json!({"type": "object", "properties": {}, "required": []});
         assert_eq!(surely_fits(&nothing, "{}"), Some(true));
     }
