@@ -1,6 +1,6 @@
 //! Memos: a handful of short notes. The oldest falls out when one too many is added.
 
-use std::sync::Arc;
+use std::borrow::Cow;
 
 use moongate_core::{
     Scope,
@@ -8,61 +8,24 @@ use moongate_core::{
     builtin::{ToolError, ToolOutput, ToolSpec},
     schema,
 };
-use serde::{Deserialize, Serialize};
-use serde_json::{json, value::RawValue};
+use serde::Deserialize;
+use serde_json::json;
 
 use crate::{
     error::Error,
-    plan::{MAX_MEMOS, Plan, Plans, bounded, change, length, required},
-    shelf::{ITEM_OVERHEAD, Shelf, Weigh},
+    plan::{MAX_MEMOS, Plan, Plans, bounded, change, required},
 };
 
-/// A note. Its id counts from 0 and is never used again.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(from = "Plain")]
-pub(crate) struct Memo {
-    pub(crate) id: u64,
-    weight: usize,
-    /// What is shown of it as data and as a line of text, written once: every answer shows all memos, and they do not
-    /// change.
-    shown: Box<RawValue>,
-    pub(crate) line: Box<str>,
-}
+mod list;
 
-/// A memo as it is stored and shown.
-#[derive(Serialize, Deserialize)]
-struct Plain {
-    id: u64,
-    content: Arc<str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    source: Option<Arc<str>>,
-}
-
-impl From<Plain> for Memo {
-    fn from(plain: Plain) -> Self {
-        let shown = serde_json::value::to_raw_value(&plain).expect("plain data always serialises");
-        let line = format!("- {}: {}\n", plain.id, plain.content).into();
-        let weight = plain.content.len() + length(plain.source.as_ref()) + ITEM_OVERHEAD;
-        Self { id: plain.id, weight, shown, line }
-    }
-}
-
-impl Serialize for Memo {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.shown.serialize(serializer)
-    }
-}
-
-impl Weigh for Memo {
-    fn weight(&self) -> usize {
-        self.weight
-    }
-}
+use list::Memo;
+pub(crate) use list::Memos;
 
 #[derive(Deserialize)]
-pub(crate) struct Add {
-    memo: Arc<str>,
-    source: Option<Arc<str>>,
+pub(crate) struct Add<'a> {
+    #[serde(borrow)]
+    memo: Cow<'a, str>,
+    source: Option<Cow<'a, str>>,
 }
 
 #[derive(Deserialize)]
@@ -99,22 +62,18 @@ pub(crate) fn tools() -> Vec<ToolSpec> {
     ]
 }
 
-#[derive(Serialize)]
-struct Memos<'a> {
-    success: bool,
-    memos: &'a Shelf<Memo>,
-}
-
-pub(crate) async fn add(plans: &Plans<'_>, args: Add) -> Result<ToolOutput, ToolError> {
-    let (memo, memos) = change(plans, |plan| {
-        let memo = plan.add_memo(&args.memo, args.source.as_ref())?;
-        Ok((memo, plan.memos.clone()))
+pub(crate) async fn add(plans: &Plans<'_>, args: Add<'_>) -> Result<ToolOutput, ToolError> {
+    let (id, memos) = change(plans, |plan| {
+        let id = plan.add_memo(&args.memo, args.source.as_deref())?;
+        Ok((id, plan.memos.clone()))
     })
     .await?;
     let full =
         if memos.len() < MAX_MEMOS { "" } else { " Memory is full: the next memo pushes out the oldest." };
-    let text = format!("Memo {} added ({} of {MAX_MEMOS}).{full}", memo.id, memos.len());
-    Ok(ToolOutput::new(text, Memos { success: true, memos: &memos }))
+    Ok(memos.output(|text| {
+        text.raw("Memo ").value(&id).raw(" added (").value(&memos.len()).raw(" of ").value(&MAX_MEMOS);
+        text.raw(").").raw(full);
+    }))
 }
 
 pub(crate) async fn clear(plans: &Plans<'_>, args: Clear) -> Result<ToolOutput, ToolError> {
@@ -123,33 +82,44 @@ pub(crate) async fn clear(plans: &Plans<'_>, args: Clear) -> Result<ToolOutput, 
         Ok(plan.memos.clone())
     })
     .await?;
-    let text = format!("Memo {} cleared, {} left.", args.id.0, memos.len());
-    Ok(ToolOutput::new(text, Memos { success: true, memos: &memos }))
+    Ok(memos.output(|text| {
+        text.raw("Memo ").value(&args.id).raw(" cleared, ").value(&memos.len()).raw(" left.");
+    }))
 }
 
 impl Plan {
-    pub(crate) fn add_memo(
-        &mut self,
-        content: &Arc<str>,
-        source: Option<&Arc<str>>,
-    ) -> Result<Arc<Memo>, Error> {
+    /// Adds a memo; answers its id.
+    pub(crate) fn add_memo(&mut self, content: &str, source: Option<&str>) -> Result<u64, Error> {
         required("memo", content)?;
         bounded("source", source)?;
-        let plain =
-            Plain { id: self.memos_made, content: Arc::clone(content), source: source.map(Arc::clone) };
+        let id = self.memos_made;
+        self.memos.push(&Memo { id, content: content.into(), source: source.map(Into::into) });
         self.memos_made += 1;
-        let memo = self.memos.push(plain.into());
-        self.memos.trim(MAX_MEMOS, usize::MAX);
-        Ok(memo)
+        Ok(id)
     }
 
     fn clear_memo(&mut self, id: Whole) -> Result<(), Error> {
-        let before = self.memos.len();
-        let ids = self.memos.iter().map(|memo| memo.id).collect();
-        self.memos.retain(|memo| u64::try_from(id.0) != Ok(memo.id));
-        if self.memos.len() < before {
+        if u64::try_from(id.0).is_ok_and(|id| self.memos.remove(id)) {
             return Ok(());
         }
-        Err(Error::NotFound { what: "Memo", id: id.0.to_string(), ids })
+        Err(Error::NotFound { what: "Memo", id: id.0.to_string(), ids: self.memos.ids().collect() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_shows_all_memos_as_data() {
+        let mut plan = Plan::default();
+        plan.add_memo("a \"b\"", None).unwrap();
+        let output = plan.memos.output(|text| {
+            text.raw("Memo ").value(&0);
+        });
+        assert_eq!(
+            output.into_result().as_str(),
+            r#"{"content":[{"type":"text","text":"Memo 0"}],"structuredContent":{"success":true,"memos":[{"id":0,"content":"a \"b\""}]},"isError":false}"#
+        );
     }
 }

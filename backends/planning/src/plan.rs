@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     error::Error,
     goals::Goal,
-    memos::Memo,
+    memos::Memos,
     shelf::Shelf,
     thoughts::{Reflection, Thought},
     todos::Todo,
@@ -38,7 +38,7 @@ pub(crate) struct Plan {
     pub(crate) goals: Shelf<Goal>,
     pub(crate) last_cleared_goal: Option<Arc<str>>,
     pub(crate) todos: Shelf<Todo>,
-    pub(crate) memos: Shelf<Memo>,
+    pub(crate) memos: Memos,
     pub(crate) thoughts: Shelf<Thought>,
     pub(crate) reflections: Shelf<Reflection>,
     /// How many of each were ever made: ids are never used twice.
@@ -53,9 +53,8 @@ impl Document for Plan {
     }
 
     fn size(&self) -> usize {
-        let last_cleared = self.last_cleared_goal.as_ref().map_or(0, |goal| goal.len());
         BASE_SIZE
-            + last_cleared
+            + length(self.last_cleared_goal.as_deref())
             + self.goals.weight()
             + self.todos.weight()
             + self.memos.weight()
@@ -85,18 +84,18 @@ pub(crate) async fn read(plans: &Plans<'_>) -> Result<Arc<Plan>, ToolError> {
 }
 
 /// Checks a text that must say something.
-pub(crate) fn required(name: &'static str, text: &Arc<str>) -> Result<(), Error> {
-    if text.trim().is_empty() { Err(Error::Missing(name)) } else { bounded(name, Some(text)) }
+pub(crate) fn required(name: &'static str, text: &str) -> Result<(), Error> {
+    if text.trim_start().is_empty() { Err(Error::Missing(name)) } else { bounded(name, Some(text)) }
 }
 
 /// Checks the length of a text that may be absent.
-pub(crate) fn bounded(name: &'static str, text: Option<&Arc<str>>) -> Result<(), Error> {
+pub(crate) fn bounded(name: &'static str, text: Option<&str>) -> Result<(), Error> {
     if text.is_some_and(|text| text.len() > MAX_TEXT) { Err(Error::TooLong(name)) } else { Ok(()) }
 }
 
 /// The length of a text that may be absent.
-pub(crate) fn length(text: Option<&Arc<str>>) -> usize {
-    text.map_or(0, |text| text.len())
+pub(crate) fn length(text: Option<&str>) -> usize {
+    text.map_or(0, str::len)
 }
 
 #[cfg(test)]
@@ -107,7 +106,7 @@ mod tests {
     fn a_plan_survives_its_encoding() {
         let mut plan = Plan::default();
         plan.create_goal(&"a goal".into(), "2026-01-01T00:00:00Z").unwrap();
-        plan.add_memo(&"a memo".into(), None).unwrap();
+        plan.add_memo("a memo", None).unwrap();
         let back: Plan = serde_json::from_slice(&plan.encode()).unwrap();
         assert_eq!(back.size(), plan.size());
         assert_eq!(back.encode(), plan.encode());

@@ -59,7 +59,7 @@ pub(crate) struct Reflection {
 
 impl Weigh for Thought {
     fn weight(&self) -> usize {
-        let texts = [self.branch_id.as_ref(), self.category.as_ref(), self.next_action.as_ref()];
+        let texts = [self.branch_id.as_deref(), self.category.as_deref(), self.next_action.as_deref()];
         self.text.len() + texts.into_iter().map(length).sum::<usize>() + ITEM_OVERHEAD
     }
 }
@@ -164,9 +164,9 @@ fn branches(thoughts: &Shelf<Thought>) -> Vec<&str> {
 impl Plan {
     fn think(&mut self, thought: &Thought) -> Result<Shelf<Thought>, Error> {
         required("thought", &thought.text)?;
-        bounded("branchId", thought.branch_id.as_ref())?;
-        bounded("category", thought.category.as_ref())?;
-        bounded("nextAction", thought.next_action.as_ref())?;
+        bounded("branchId", thought.branch_id.as_deref())?;
+        bounded("category", thought.category.as_deref())?;
+        bounded("nextAction", thought.next_action.as_deref())?;
         self.thoughts.push(thought.clone());
         self.thoughts.trim(MAX_ITEMS, MAX_THOUGHT_BYTES);
         Ok(self.thoughts.clone())

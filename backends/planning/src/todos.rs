@@ -55,7 +55,7 @@ pub(crate) enum Priority {
 
 impl Weigh for Todo {
     fn weight(&self) -> usize {
-        self.name.len() + length(self.summary.as_ref()) + 8 * self.depends_on.len() + ITEM_OVERHEAD
+        self.name.len() + length(self.summary.as_deref()) + 8 * self.depends_on.len() + ITEM_OVERHEAD
     }
 }
 

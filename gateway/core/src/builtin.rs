@@ -9,6 +9,8 @@ use moongate_wire::{Raw, code, write::ToolResult};
 use serde::Serialize;
 use serde_json::Value;
 
+pub use moongate_wire::write::{Fragment, escape};
+
 use crate::{BoxFuture, CallError, Context, Scope, SessionKey};
 
 /// A backend of tools in this process.
@@ -78,6 +80,16 @@ impl ToolOutput {
     /// Text for the model and the same as data.
     pub fn new(text: impl AsRef<str>, structured: impl Serialize) -> Self {
         Self(ToolResult::text(text.as_ref()).structured(&structured))
+    }
+
+    /// As [`new`](Self::new), with text and data as these functions write them: the text as it stands between the
+    /// quotes of a JSON string, the data as an object. `room` is about how many bytes both take.
+    pub fn written(
+        room: usize,
+        text: impl FnOnce(&mut Fragment),
+        structured: impl FnOnce(&mut Fragment),
+    ) -> Self {
+        Self(ToolResult::written(room, text).structured_written(structured))
     }
 
     /// The same output with one more content block.

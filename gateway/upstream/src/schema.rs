@@ -11,6 +11,10 @@ use jsonschema::{
 use moongate_core::{CallError, Raw, builtin::ToolError};
 use serde_json::{Value, json};
 
+mod shape;
+
+use shape::Shape;
+
 /// A wrong call rarely has more than a few problems; a hostile one shall not make us write a book.
 const MAX_PROBLEMS: usize = 8;
 /// Arguments of this many bytes are told all their problems, larger ones the first: every problem costs hundreds of
@@ -28,9 +32,9 @@ pub(crate) struct Schema {
 }
 
 struct Compiled {
+    /// Sees that most right arguments are right. Whatever it does not see is the validator's to judge.
+    shape: Option<Shape>,
     validator: Validator,
-    /// Whether a call without arguments fits, which is what many tools are called with.
-    takes_none: bool,
 }
 
 impl Schema {
@@ -40,8 +44,8 @@ impl Schema {
 
     /// Whether `arguments` fit.
     pub(crate) fn check(&self, arguments: &Raw) -> Result<(), ToolError> {
-        let Compiled { validator, takes_none } = self.compiled()?;
-        if *takes_none && arguments.as_bytes() == b"{}" {
+        let Compiled { shape, validator } = self.compiled()?;
+        if shape.as_ref().is_some_and(|shape| shape.surely_fits(arguments)) {
             return Ok(());
         }
         let value: Value = arguments
@@ -63,8 +67,7 @@ impl Schema {
         let compiled = self.compiled.get_or_init(|| {
             let patterns = PatternOptions::regex().size_limit(PATTERN_SIZE).dfa_size_limit(PATTERN_SIZE);
             let built = jsonschema::options().offline().with_pattern_options(patterns).build(&self.source);
-            let compiled =
-                built.map(|validator| Compiled { takes_none: validator.is_valid(&json!({})), validator });
+            let compiled = built.map(|validator| Compiled { shape: Shape::of(&self.source), validator });
             compiled.map_err(|error| error.to_string())
         });
         compiled

@@ -1,6 +1,6 @@
 //! The bytes of messages we send, by joining checked parts: no tree is built for an answer.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use serde::Serialize;
 
@@ -118,6 +118,11 @@ fn push_with_members(out: &mut Vec<u8>, object: &Raw, members: &[(&str, Raw)]) {
     out.extend_from_slice(inner);
 }
 
+/// Room for data beside a text, so that most results are written without growing.
+const ROOM: usize = 160;
+/// What a tool's result takes beside its text and data.
+const FRAME: usize = r#"{"content":[{"type":"text","text":""}],"structuredContent":,"isError":false}"#.len();
+
 /// The result of a tool, `{"content":[…],"structuredContent":…,"isError":…}`, written part by part into one piece of
 /// memory.
 #[derive(Clone)]
@@ -131,13 +136,20 @@ impl ToolResult {
     /// A result whose first content block is `text`.
     pub fn text(text: &str) -> Self {
         // Most results say the same again as data, in somewhat more bytes.
-        let mut out = Vec::with_capacity(text.len() * 5 / 2 + 256);
-        out.extend_from_slice(br#"{"content":[{"type":"text","text":"#);
-        push_string(&mut out, text);
-        out.push(b'}');
-        let content_end = out.len();
-        out.push(b']');
-        Self { out, content_end }
+        Self::written(text.len() * 5 / 2 + ROOM, |out| {
+            out.text(text);
+        })
+    }
+
+    /// A result whose first content block is the text that `text` writes, as it stands between the quotes of a JSON
+    /// string. `room` is how many bytes text and data will take, as far as that is known.
+    pub fn written(room: usize, text: impl FnOnce(&mut Fragment)) -> Self {
+        let mut out = Fragment::with_room(room + FRAME);
+        out.raw(r#"{"content":[{"type":"text","text":""#);
+        text(&mut out);
+        out.raw(r#""}]"#);
+        let Fragment(out) = out;
+        Self { content_end: out.len() - 1, out }
     }
 
     /// The same with one more content block, which must be an object.
@@ -153,10 +165,19 @@ impl ToolResult {
 
     /// The same with data, which must be an object.
     #[must_use]
-    pub fn structured(mut self, value: &(impl Serialize + ?Sized)) -> Self {
-        self.out.extend_from_slice(br#","structuredContent":"#);
-        push(&mut self.out, value);
-        self
+    pub fn structured(self, value: &(impl Serialize + ?Sized)) -> Self {
+        self.structured_written(|out| {
+            out.value(value);
+        })
+    }
+
+    /// The same with the data that `data` writes, which must be an object.
+    #[must_use]
+    pub fn structured_written(self, data: impl FnOnce(&mut Fragment)) -> Self {
+        let mut out = Fragment(self.out);
+        out.raw(r#","structuredContent":"#);
+        data(&mut out);
+        Self { out: out.0, content_end: self.content_end }
     }
 
     /// The finished result.
@@ -174,6 +195,59 @@ impl fmt::Debug for ToolResult {
     }
 }
 
+/// A stretch of JSON text, for what is written too often to go through a tree or through serde name by name. Whoever
+/// joins the pieces answers for the whole.
+#[derive(Clone, Default)]
+pub struct Fragment(Vec<u8>);
+
+impl Fragment {
+    /// Nothing yet, with room for so many bytes.
+    pub fn with_room(room: usize) -> Self {
+        Self(Vec::with_capacity(room))
+    }
+
+    /// Appends what is JSON already: punctuation and names, a kept [`Fragment`], or text that needs no escaping.
+    pub fn raw(&mut self, json: impl AsRef<[u8]>) -> &mut Self {
+        self.0.extend_from_slice(json.as_ref());
+        self
+    }
+
+    /// Appends text as it stands between the quotes of a JSON string.
+    pub fn text(&mut self, text: &str) -> &mut Self {
+        push_text(&mut self.0, text);
+        self
+    }
+
+    /// Appends a value.
+    pub fn value(&mut self, value: &(impl Serialize + ?Sized)) -> &mut Self {
+        push(&mut self.0, value);
+        self
+    }
+}
+
+impl AsRef<[u8]> for Fragment {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Fragment {
+    /// Only the size, as for a [`Raw`].
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fragment({} bytes)", self.0.len())
+    }
+}
+
+/// `text` as it stands between the quotes of a JSON string.
+pub fn escape(text: &str) -> Cow<'_, str> {
+    if plain_length(text.as_bytes()) == text.len() {
+        return Cow::Borrowed(text);
+    }
+    let mut out = Vec::with_capacity(text.len() + text.len() / 8 + 8);
+    push_text(&mut out, text);
+    Cow::Owned(String::from_utf8(out).expect("only ASCII was put in the place of ASCII"))
+}
+
 /// A JSON string.
 pub fn string(text: &str) -> Raw {
     let mut out = Vec::with_capacity(text.len() + text.len() / 8 + 2);
@@ -181,9 +255,15 @@ pub fn string(text: &str) -> Raw {
     Raw::trusted(out)
 }
 
-/// Appends a JSON string, byte for byte as serde would write it. Stretches without anything to escape are copied whole.
+/// Appends a JSON string, byte for byte as serde would write it.
 pub(crate) fn push_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
+    push_text(out, text);
+    out.push(b'"');
+}
+
+/// Appends what is between the quotes. Stretches without anything to escape are copied whole.
+fn push_text(out: &mut Vec<u8>, text: &str) {
     let mut rest = text.as_bytes();
     loop {
         let (plain, from_special) = rest.split_at(plain_length(rest));
@@ -192,7 +272,6 @@ pub(crate) fn push_string(out: &mut Vec<u8>, text: &str) {
         push_escaped(out, *special);
         rest = after;
     }
-    out.push(b'"');
 }
 
 /// Appends a quote, a backslash or a control character.
@@ -260,6 +339,7 @@ mod tests {
             &format!("{}\n", "y".repeat(63)),
         ] {
             assert_eq!(string(text), Raw::of(text));
+            assert_eq!(format!("\"{}\"", escape(text)), Raw::of(text).as_str());
         }
     }
 
@@ -276,6 +356,20 @@ mod tests {
             ToolResult::text("").finish(true).as_str(),
             r#"{"content":[{"type":"text","text":""}],"isError":true}"#
         );
+    }
+
+    #[test]
+    fn a_result_written_in_pieces_is_the_same() {
+        let pieces = ToolResult::written(0, |text| {
+            text.raw("a ").text("\"b\"").raw(r"\n");
+        });
+        let pieces = pieces.structured_written(|data| {
+            data.raw(r#"{"a":"#).value(&Some("\"")).raw("}");
+        });
+        let whole = ToolResult::text("a \"b\"\n").structured(&serde_json::json!({"a": "\""}));
+        assert_eq!(pieces.block(&[1]).finish(false), whole.block(&[1]).finish(false));
+        let mut secret = Fragment::default();
+        assert_eq!(format!("{:?}", secret.raw("secret")), "Fragment(6 bytes)");
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl Plan {
     }
 
     pub(super) fn mark_todo(&mut self, args: &Mark) -> Result<Arc<Todo>, Error> {
-        bounded("summary", args.summary.as_ref())?;
+        bounded("summary", args.summary.as_deref())?;
         let at = self.todo_at(args.id.or(args.todo_id).ok_or(Error::Missing("id"))?)?;
         let completed = args.completed.unwrap_or(true);
         self.change_todo(at, |todo| {

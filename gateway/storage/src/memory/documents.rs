@@ -23,12 +23,19 @@ use crate::{
 
 #[derive(Default)]
 pub(super) struct DocumentMap {
-    shards: Shards<Map<SessionKey, Map<StateKey, Owner>>>,
+    shards: Shards<Map<SessionKey, Owners>>,
     turn: AtomicU64,
     /// How many owners there are in all shards.
     owners: AtomicUsize,
     /// The owners to go next, as of the last look at all of them; see [`DocumentMap::evict`].
     next_out: Mutex<VecDeque<(u64, StateKey)>>,
+}
+
+/// The owners of one session. Nearly always that is one, which takes neither a table nor another hash.
+#[derive(Default)]
+struct Owners {
+    one: Option<(StateKey, Owner)>,
+    others: Map<StateKey, Owner>,
 }
 
 /// The documents of one session, assistant and thread.
@@ -55,6 +62,43 @@ pub(super) struct Moment {
 impl Moment {
     fn expired(self, kept: &Kept) -> bool {
         self.ttl.is_some_and(|ttl| self.now.saturating_duration_since(kept.used) > ttl)
+    }
+}
+
+impl Owners {
+    fn get_mut(&mut self, key: &StateKey) -> Option<&mut Owner> {
+        match &mut self.one {
+            Some((known, owner)) if known == key => Some(owner),
+            _ => self.others.get_mut(key),
+        }
+    }
+
+    /// Adds an owner that is not there.
+    fn insert(&mut self, key: StateKey, owner: Owner) {
+        if self.one.is_none() {
+            self.one = Some((key, owner));
+        } else {
+            self.others.insert(key, owner);
+        }
+    }
+
+    fn remove(&mut self, key: &StateKey) {
+        if self.one.take_if(|(known, _)| known == key).is_none() {
+            self.others.remove(key);
+        }
+    }
+
+    fn retain(&mut self, mut keep: impl FnMut(&StateKey, &mut Owner) -> bool) {
+        self.one.take_if(|(key, owner)| !keep(key, owner));
+        self.others.retain(keep);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&StateKey, &Owner)> {
+        self.one.iter().map(|(key, owner)| (key, owner)).chain(&self.others)
+    }
+
+    fn len(&self) -> usize {
+        usize::from(self.one.is_some()) + self.others.len()
     }
 }
 
@@ -123,7 +167,7 @@ impl DocumentMap {
                     keep
                 });
                 self.owners.fetch_sub(before - owners.len(), Ordering::Relaxed);
-                !owners.is_empty()
+                owners.len() > 0
             });
             if shard.capacity() > 32 && shard.len() < shard.capacity() / 4 {
                 let twice = shard.len() * 2;
@@ -158,7 +202,7 @@ impl DocumentMap {
     fn oldest(&self, count: usize) -> VecDeque<(u64, StateKey)> {
         let mut all = Vec::with_capacity(self.owners.load(Ordering::Relaxed));
         for shard in self.shards.each() {
-            all.extend(shard.values().flatten().map(|(key, owner)| (owner.turn, key.clone())));
+            all.extend(shard.values().flat_map(Owners::iter).map(|(key, owner)| (owner.turn, key.clone())));
         }
         all.sort_unstable_by_key(|(turn, _)| *turn);
         all.truncate(count);
@@ -170,11 +214,11 @@ impl DocumentMap {
     fn remove(&self, key: &StateKey, turn: u64) {
         let mut shard = self.shards.of(key.session());
         let Some(owners) = shard.get_mut(key.session()) else { return };
-        if owners.get(key).is_none_or(|owner| owner.turn != turn) {
+        if owners.get_mut(key).is_none_or(|owner| owner.turn != turn) {
             return;
         }
         owners.remove(key);
-        if owners.is_empty() {
+        if owners.len() == 0 {
             shard.remove(key.session());
         }
         self.owners.fetch_sub(1, Ordering::Relaxed);
@@ -190,7 +234,34 @@ impl DocumentMap {
 impl DocumentMap {
     /// How many owners are counted, and how many there are.
     pub(super) fn owners(&self) -> (usize, usize) {
-        let there = self.shards.each().map(|shard| shard.values().map(Map::len).sum::<usize>()).sum();
+        let there = self.shards.each().map(|shard| shard.values().map(Owners::len).sum::<usize>()).sum();
         (self.owners.load(Ordering::Relaxed), there)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use moongate_core::{Context, Principal};
+
+    use super::*;
+
+    #[test]
+    fn the_owners_of_a_session_come_and_go_one_by_one() {
+        let key = |thread: &str| Context::for_test(Principal::local(), "s", None, Some(thread)).state_key();
+        let mut owners = Owners::default();
+        for (turn, thread) in (0..).zip(["a", "b", "c"]) {
+            owners.insert(key(thread), Owner { turn, documents: Vec::new() });
+        }
+        for (gone, left) in [("b", 2), ("a", 1), ("a", 1)] {
+            owners.remove(&key(gone));
+            assert!(owners.get_mut(&key(gone)).is_none());
+            assert_eq!((owners.len(), owners.iter().count()), (left, left));
+        }
+        owners.insert(key("d"), Owner { turn: 3, documents: Vec::new() });
+        assert_eq!(["c", "d"].map(|thread| owners.get_mut(&key(thread)).unwrap().turn), [2, 3]);
+        owners.retain(|_, owner| owner.turn == 2);
+        assert_eq!(owners.iter().map(|(_, owner)| owner.turn).collect::<Vec<_>>(), [2]);
+        owners.retain(|_, _| false);
+        assert_eq!(owners.len(), 0);
     }
 }
