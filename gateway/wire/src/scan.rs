@@ -56,6 +56,7 @@ pub(crate) fn outline(
         rest: body,
         levels: Vec::with_capacity(8),
         names: Vec::with_capacity(16),
+        decoded: Vec::new(),
         duplicate: None,
         note,
     };
@@ -123,12 +124,22 @@ struct Level<'a> {
     many: Option<HashSet<Cow<'a, [u8]>>>,
 }
 
+/// A decoded name: where it is in the body, or in [`Scanner::decoded`] if it was escaped.
+#[derive(Clone, Copy)]
+struct Name {
+    start: usize,
+    end: usize,
+    escaped: bool,
+}
+
 struct Scanner<'a, N> {
     body: &'a [u8],
     rest: &'a [u8],
     levels: Vec<Level<'a>>,
-    /// The names of all open objects, innermost last. They are decoded, and copied only if they were escaped.
-    names: Vec<Cow<'a, [u8]>>,
+    /// The names of all open objects, innermost last.
+    names: Vec<Name>,
+    /// The decoded text of all names that were escaped.
+    decoded: Vec<u8>,
     /// The first repeated name. It is reported only at the end, when the text is known to be JSON.
     duplicate: Option<Problem>,
     note: N,
@@ -150,7 +161,7 @@ impl From<Lost> for Problem {
     }
 }
 
-impl<'a, N: FnMut(Place, &[u8], Range<usize>)> Scanner<'a, N> {
+impl<N: FnMut(Place, &[u8], Range<usize>)> Scanner<'_, N> {
     fn run(&mut self, mut place: Place) -> Result<(), Lost> {
         loop {
             if let Some(inner) = self.value(place)? {
@@ -202,8 +213,9 @@ impl<'a, N: FnMut(Place, &[u8], Range<usize>)> Scanner<'a, N> {
             };
             let (place, object) = (level.place, level.object);
             if object && place.is_noted() {
-                let (name, value) = (self.names.last(), level.value..self.at());
-                (self.note)(place, name.map(|name| &**name).unwrap_or_default(), value);
+                let value = level.value..self.at();
+                let name = self.names.last().map(|name| name.text(self.body, &self.decoded));
+                (self.note)(place, name.unwrap_or_default(), value);
             }
             self.skip_blanks();
             match self.next() {
@@ -222,18 +234,17 @@ impl<'a, N: FnMut(Place, &[u8], Range<usize>)> Scanner<'a, N> {
     /// Takes `"name" :` and says where the value under it sits.
     fn name(&mut self) -> Result<Place, Lost> {
         self.skip_blanks();
-        let quoted = self.rest;
         self.require(b'"')?;
-        let text = self.string()?;
-        let name = if text.escaped {
-            let decoded: String = quoted
-                .get(..text.inner.len() + 2)
-                .and_then(|quoted| serde_json::from_slice(quoted).ok())
-                .ok_or(Lost::NotJson)?;
-            Cow::Owned(decoded.into_bytes())
-        } else {
-            Cow::Borrowed(text.inner)
-        };
+        let start = self.at();
+        let escaped = self.string()?;
+        let mut name = Name { start, end: self.at() - 1, escaped };
+        if escaped {
+            let quoted = self.body.get(start - 1..=name.end);
+            let text: Option<String> = quoted.and_then(|quoted| serde_json::from_slice(quoted).ok());
+            name.start = self.decoded.len();
+            self.decoded.extend_from_slice(text.ok_or(Lost::NotJson)?.as_bytes());
+            name.end = self.decoded.len();
+        }
         self.skip_blanks();
         self.require(b':')?;
         self.skip_blanks();
@@ -241,25 +252,33 @@ impl<'a, N: FnMut(Place, &[u8], Range<usize>)> Scanner<'a, N> {
     }
 
     /// Takes note of a name whose value begins here.
-    fn remember(&mut self, name: Cow<'a, [u8]>) -> Place {
+    fn remember(&mut self, name: Name) -> Place {
         let at = self.at();
         let Some(level) = self.levels.last_mut() else { return Place::Other };
-        let place = level.place.member(&name);
+        let text = name.text(self.body, &self.decoded);
+        let place = level.place.member(text);
         level.value = at;
         let others = self.names.get(level.first_name..).unwrap_or_default();
+        let kept = |name: &Name| {
+            if name.escaped {
+                Cow::Owned(name.text(&[], &self.decoded).to_vec())
+            } else {
+                Cow::Borrowed(name.text(self.body, &[]))
+            }
+        };
         if level.many.is_none() && others.len() == FEW_NAMES {
-            level.many = Some(others.iter().cloned().collect());
+            level.many = Some(others.iter().map(kept).collect());
         }
-        let bit = 1_u64 << fingerprint(&name);
+        let bit = 1_u64 << fingerprint(text);
         let known = level.fingerprints & bit != 0;
         level.fingerprints |= bit;
         let repeated = match &mut level.many {
-            Some(names) => !names.insert(name.clone()),
-            None => known && others.contains(&name),
+            Some(names) => !names.insert(kept(&name)),
+            None => known && others.iter().any(|other| other.text(self.body, &self.decoded) == text),
         };
         if repeated {
             let inside = matches!(level.place, Place::Arguments | Place::Inside);
-            self.duplicate.get_or_insert_with(|| duplicate(&name, inside));
+            self.duplicate.get_or_insert_with(|| duplicate(text, inside));
         }
         self.names.push(name);
         place
@@ -270,17 +289,13 @@ impl<'a, N: FnMut(Place, &[u8], Range<usize>)> Scanner<'a, N> {
         self.body.len() - self.rest.len()
     }
 
-    /// Takes the rest of a string whose opening quote is gone.
-    fn string(&mut self) -> Result<Text<'a>, Lost> {
-        let start = self.rest;
+    /// Takes the rest of a string whose opening quote is gone, and says whether anything in it is escaped.
+    fn string(&mut self) -> Result<bool, Lost> {
         let mut escaped = false;
         loop {
             self.skip(plain_length(self.rest));
             match self.next() {
-                Some(b'"') => {
-                    let inner = start.len() - self.rest.len() - 1;
-                    return Ok(Text { inner: start.get(..inner).unwrap_or_default(), escaped });
-                }
+                Some(b'"') => return Ok(escaped),
                 Some(b'\\') => {
                     escaped = true;
                     self.escape()?;
@@ -373,10 +388,11 @@ impl<'a, N: FnMut(Place, &[u8], Range<usize>)> Scanner<'a, N> {
     }
 }
 
-/// A string as it is written, without its quotes.
-struct Text<'a> {
-    inner: &'a [u8],
-    escaped: bool,
+impl Name {
+    fn text<'b>(self, body: &'b [u8], decoded: &'b [u8]) -> &'b [u8] {
+        let from = if self.escaped { decoded } else { body };
+        from.get(self.start..self.end).unwrap_or_default()
+    }
 }
 
 /// A number below 64 that equal names share and different ones often do not.

@@ -234,7 +234,8 @@ impl Visit<'_> {
     async fn serve(&self, body: &mut Incoming) -> Response<Body> {
         let response = match self.head.method {
             Verb::POST => match self.read(body).await {
-                Ok((accept, Frame::One(message))) => match self.sort(&message, accept) {
+                // Looked at where it lies: a message is moved as little as a future.
+                Ok((accept, Frame::One(ref message))) => match self.sort(message, accept) {
                     Ok(Sorted::Modern(request)) => self.modern(request, accept).await,
                     Ok(Sorted::Legacy(message)) => self.legacy(message, accept).await,
                     Ok(Sorted::Initialize(request)) => Box::pin(self.initialize(request, accept)).await,

@@ -48,6 +48,10 @@ fn is_zero_weight(parameter: &str) -> bool {
 
 /// Whether the content type is JSON, with or without parameters.
 pub(super) fn is_json(content_type: Option<&HeaderValue>) -> bool {
+    // What nearly all of them say.
+    if content_type.is_some_and(|value| value == "application/json") {
+        return true;
+    }
     let text = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
     text.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
 }
