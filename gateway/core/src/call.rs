@@ -59,6 +59,8 @@ pub struct Reply {
     pub result: Raw,
     /// How long and for whom it may be kept, where the backend knows.
     pub freshness: Option<Freshness>,
+    /// Whether the result may have a `_meta` of its own. False is certain, and spares a look for it.
+    pub may_have_meta: bool,
 }
 
 /// Caching hints of a result.
@@ -77,6 +79,6 @@ impl Freshness {
 
 impl From<Raw> for Reply {
     fn from(result: Raw) -> Self {
-        Self { result, freshness: None }
+        Self { result, freshness: None, may_have_meta: true }
     }
 }

@@ -119,10 +119,8 @@ impl Gateway {
         let instructions = self.instructions(caller);
         let mut members = vec![("supportedVersions", &versions), ("capabilities", &*shape::CAPABILITIES)];
         members.extend(instructions.as_ref().map(|text| ("instructions", text)));
-        Reply {
-            result: write::object(members),
-            freshness: Some(Freshness { ttl: DISCOVER_TTL, public: false }),
-        }
+        let freshness = Some(Freshness { ttl: DISCOVER_TTL, public: false });
+        Reply { freshness, ..write::object(members).into() }
     }
 
     /// What the backends tell the model, as far as it is known: a greeting never waits for one of them.
@@ -141,7 +139,8 @@ impl Gateway {
             _ => return Err(unsupported(method)),
         };
         // Lists depend on the caller's scopes, so nobody else may be given them.
-        Ok(Reply { result: list.page(cursor)?, freshness: Some(Freshness { ttl: view.ttl, public: false }) })
+        let freshness = Some(Freshness { ttl: view.ttl, public: false });
+        Ok(Reply { freshness, ..list.page(cursor)?.into() })
     }
 
     /// `completion/complete`, and the start and end of a subscription: calls that neither ask nor report.

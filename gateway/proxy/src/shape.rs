@@ -25,6 +25,10 @@ static MODERN_META: LazyLock<Raw> = LazyLock::new(|| write::object([(SERVER_INFO
 /// `"complete"`
 static COMPLETE: LazyLock<Raw> = LazyLock::new(|| Raw::of("complete"));
 
+/// What most modern results begin with.
+static USUAL: LazyLock<[(&str, Raw); 2]> =
+    LazyLock::new(|| [("resultType", COMPLETE.clone()), ("_meta", MODERN_META.clone())]);
+
 const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
 
 /// What a client is told it can use; never waits for an upstream.
@@ -42,6 +46,9 @@ pub static CAPABILITIES: LazyLock<Raw> = LazyLock::new(|| {
 pub fn message(id: &Id, method: Method, reply: &Reply, version: Version) -> Raw {
     if version.era() == Era::Legacy {
         return write::result(id, &reply.result);
+    }
+    if !reply.may_have_meta && !method.is_cacheable() {
+        return write::result_with(id, &reply.result, &*USUAL);
     }
     let mut members = vec![("resultType", COMPLETE.clone())];
     if method.is_cacheable() {
@@ -176,6 +183,16 @@ mod tests {
     fn a_legacy_result_stays_as_it_is() {
         let plain = json!({"content": []});
         assert_eq!(result(Method::CallTool, &plain, Version::V2025_11_25), Raw::of(&plain));
+    }
+
+    #[test]
+    fn a_result_known_to_have_no_meta_is_shaped_like_one_that_was_looked_through() {
+        for method in [Method::CallTool, Method::ReadResource] {
+            let looked_through = Reply::from(Raw::of(&json!({"content": [], "isError": false})));
+            let known = Reply { may_have_meta: false, ..looked_through.clone() };
+            let shaped = |reply: &Reply| message(&Id::from(1), method, reply, Version::V2026_07_28);
+            assert_eq!(shaped(&known), shaped(&looked_through), "{method:?}");
+        }
     }
 
     #[test]

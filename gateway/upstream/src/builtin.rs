@@ -64,7 +64,7 @@ impl BuiltinBackend {
             return Err(CallError::client(Kind::Unknown, format!("Unknown tool: {name}")));
         };
         match self.run(tool, arguments, cx).await {
-            Ok(output) => Ok(output.into_result().into()),
+            Ok(output) => Ok(Reply { may_have_meta: false, ..output.into_result().into() }),
             Err(ToolError::Failed(failure)) => self.failed(failure),
             Err(ToolError::Call(error)) => Err(error),
         }

@@ -53,7 +53,7 @@ pub(crate) fn outline(
     let text = std::str::from_utf8(body).map_err(|_| Problem::NotJson)?;
     let mut scanner = Scanner {
         body,
-        rest: body,
+        at: 0,
         levels: Vec::with_capacity(8),
         names: Vec::with_capacity(16),
         decoded: Vec::new(),
@@ -134,7 +134,8 @@ struct Name {
 
 struct Scanner<'a, N> {
     body: &'a [u8],
-    rest: &'a [u8],
+    /// How far the scan has come.
+    at: usize,
     levels: Vec<Level<'a>>,
     /// The names of all open objects, innermost last.
     names: Vec<Name>,
@@ -209,11 +210,11 @@ impl<N: FnMut(Place, &[u8], Range<usize>)> Scanner<'_, N> {
         loop {
             let Some(level) = self.levels.last() else {
                 self.skip_blanks();
-                return if self.rest.is_empty() { Ok(None) } else { Err(Lost::NotJson) };
+                return if self.at == self.body.len() { Ok(None) } else { Err(Lost::NotJson) };
             };
             let (place, object) = (level.place, level.object);
             if object && place.is_noted() {
-                let value = level.value..self.at();
+                let value = level.value..self.at;
                 let name = self.names.last().map(|name| name.text(self.body, &self.decoded));
                 (self.note)(place, name.unwrap_or_default(), value);
             }
@@ -235,9 +236,9 @@ impl<N: FnMut(Place, &[u8], Range<usize>)> Scanner<'_, N> {
     fn name(&mut self) -> Result<Place, Lost> {
         self.skip_blanks();
         self.require(b'"')?;
-        let start = self.at();
+        let start = self.at;
         let escaped = self.string()?;
-        let mut name = Name { start, end: self.at() - 1, escaped };
+        let mut name = Name { start, end: self.at - 1, escaped };
         if escaped {
             let quoted = self.body.get(start - 1..=name.end);
             let text: Option<String> = quoted.and_then(|quoted| serde_json::from_slice(quoted).ok());
@@ -253,11 +254,10 @@ impl<N: FnMut(Place, &[u8], Range<usize>)> Scanner<'_, N> {
 
     /// Takes note of a name whose value begins here.
     fn remember(&mut self, name: Name) -> Place {
-        let at = self.at();
         let Some(level) = self.levels.last_mut() else { return Place::Other };
         let text = name.text(self.body, &self.decoded);
         let place = level.place.member(text);
-        level.value = at;
+        level.value = self.at;
         let others = self.names.get(level.first_name..).unwrap_or_default();
         let kept = |name: &Name| {
             if name.escaped {
@@ -284,16 +284,11 @@ impl<N: FnMut(Place, &[u8], Range<usize>)> Scanner<'_, N> {
         place
     }
 
-    /// How far the scan has come.
-    fn at(&self) -> usize {
-        self.body.len() - self.rest.len()
-    }
-
     /// Takes the rest of a string whose opening quote is gone, and says whether anything in it is escaped.
     fn string(&mut self) -> Result<bool, Lost> {
         let mut escaped = false;
         loop {
-            self.skip(plain_length(self.rest));
+            self.at += plain_length(self.rest());
             match self.next() {
                 Some(b'"') => return Ok(escaped),
                 Some(b'\\') => {
@@ -333,7 +328,7 @@ impl<N: FnMut(Place, &[u8], Range<usize>)> Scanner<'_, N> {
         let leading = if first == b'-' { self.next() } else { Some(first) };
         match leading {
             Some(b'0') => {}
-            Some(b'1'..=b'9') => self.skip(digits(self.rest)),
+            Some(b'1'..=b'9') => self.at += digits(self.rest()),
             _ => return Err(Lost::NotJson),
         }
         if self.take(b'.') {
@@ -347,30 +342,26 @@ impl<N: FnMut(Place, &[u8], Range<usize>)> Scanner<'_, N> {
     }
 
     fn some_digits(&mut self) -> Result<(), Lost> {
-        match digits(self.rest) {
-            0 => Err(Lost::NotJson),
-            count => {
-                self.skip(count);
-                Ok(())
-            }
-        }
+        let count = digits(self.rest());
+        self.at += count;
+        if count == 0 { Err(Lost::NotJson) } else { Ok(()) }
     }
 
     fn skip_blanks(&mut self) {
-        while let [b' ' | b'\n' | b'\r' | b'\t', rest @ ..] = self.rest {
-            self.rest = rest;
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.body.get(self.at) {
+            self.at += 1;
         }
     }
 
     fn next(&mut self) -> Option<u8> {
-        let (&first, rest) = self.rest.split_first()?;
-        self.rest = rest;
-        Some(first)
+        let next = *self.body.get(self.at)?;
+        self.at += 1;
+        Some(next)
     }
 
     fn take(&mut self, byte: u8) -> bool {
-        let found = self.rest.first() == Some(&byte);
-        self.skip(usize::from(found));
+        let found = self.body.get(self.at) == Some(&byte);
+        self.at += usize::from(found);
         found
     }
 
@@ -379,12 +370,13 @@ impl<N: FnMut(Place, &[u8], Range<usize>)> Scanner<'_, N> {
     }
 
     fn expect(&mut self, text: &[u8]) -> Result<(), Lost> {
-        self.rest = self.rest.strip_prefix(text).ok_or(Lost::NotJson)?;
-        Ok(())
+        let found = self.rest().starts_with(text);
+        self.at += text.len();
+        if found { Ok(()) } else { Err(Lost::NotJson) }
     }
 
-    fn skip(&mut self, count: usize) {
-        self.rest = self.rest.get(count..).unwrap_or_default();
+    fn rest(&self) -> &[u8] {
+        self.body.get(self.at..).unwrap_or_default()
     }
 }
 

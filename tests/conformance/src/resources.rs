@@ -46,7 +46,7 @@ pub(crate) fn read(uri: &str) -> Result<Reply, CallError> {
         WATCHED => (words(uri, "text/plain", "Watched resource content"), None),
         _ => (made(uri).ok_or_else(|| CallError::unknown_resource(uri))?, None),
     };
-    Ok(Reply { result: Raw::of(&json!({"contents": [content]})), freshness })
+    Ok(Reply { freshness, ..Raw::of(&json!({"contents": [content]})).into() })
 }
 
 /// What the template makes of `uri`, if it is one of the template's.

@@ -89,11 +89,12 @@ impl Visit<'_> {
     ) -> Response<Body> {
         let (id, params) = (&request.id, &request.params);
         let version = caller.client.version;
-        let identity = Identity::of(caller.profile.as_ref(), method, params);
+        // Only those who ask are asked again.
+        let identity = || Identity::of(caller.profile.as_ref(), method, params);
         let check = |entry: &ToolEntry, arguments: &Raw| self.check_header_params(entry, arguments);
         let request = (id.clone(), method, params);
         let started = if let Some(state) = params.request_state() {
-            Box::pin(self.gateway.resume(caller, request, &identity, &state, &check)).await
+            Box::pin(self.gateway.resume(caller, request, &identity(), &state, &check)).await
         } else {
             let way = Way::Rounds { responses: params.input_responses() };
             let outbox = engine::outbox(caller, params);
@@ -111,7 +112,7 @@ impl Visit<'_> {
                         gateway: Arc::clone(self.gateway),
                         caller: caller.clone(),
                         method,
-                        identity,
+                        identity: identity(),
                         job: Some(job),
                         first: Some(message),
                     };
@@ -120,7 +121,7 @@ impl Visit<'_> {
                 // Without a stream notes cannot be told.
                 Step::Message(_) | Step::HangUp => {}
                 Step::Ask(questions) => {
-                    return match self.gateway.park(caller, &identity, job, questions) {
+                    return match self.gateway.park(caller, &identity(), job, questions) {
                         Ok(result) => answer::message(200, write::result(id, &result), accept),
                         Err(error) => answer::failure(id, method, &error, version, accept),
                     };
