@@ -19,7 +19,7 @@ use tokio::{
 };
 
 /// The flag that makes this program a bare server.
-pub const FLAG: &str = "--as-bare-server";
+pub const FLAG: &str = "--as=bare-server";
 
 /// A running bare server; killed when dropped.
 #[derive(Debug)]

@@ -12,6 +12,7 @@ pub mod driver;
 pub mod facts;
 pub mod load;
 pub mod parts;
+pub mod record;
 pub mod report;
 pub mod results;
 pub mod statistics;

@@ -3,13 +3,14 @@
 use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, Result};
-use clap::{Parser, ValueEnum as _};
+use clap::{Parser, ValueEnum};
 use moongate_test_bench::{
     bare,
     cores::Cores,
     driver::{self, Step},
     facts,
     parts::{Part, Settings},
+    record,
     report::Section,
     results,
 };
@@ -33,17 +34,26 @@ struct Arguments {
     /// Where the figures go
     #[arg(long, value_name = "FILE", default_value = "tests/bench/RESULTS.md")]
     results: PathBuf,
-    #[arg(long, hide = true)]
-    as_bare_server: bool,
+    #[arg(long = "as", hide = true)]
+    role: Option<Role>,
     #[arg(long, hide = true)]
     as_driver: Option<Step>,
     #[arg(long, hide = true, default_value_t = 0)]
     count: u64,
 }
 
+/// What else this program is, when it measures nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Role {
+    /// The server that the gateway is compared with
+    BareServer,
+    /// Whoever makes the gateway work while `./dist` counts
+    Recorder,
+}
+
 fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
-    if arguments.as_bare_server {
+    if arguments.role == Some(Role::BareServer) {
         return bare::main().map(|()| ExitCode::SUCCESS);
     }
     if let Some(step) = arguments.as_driver {
@@ -57,6 +67,9 @@ fn main() -> Result<ExitCode> {
     }
     // One thread, so that pinning it pins the whole load generator.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    if arguments.role == Some(Role::Recorder) {
+        return runtime.block_on(record::run()).map(|()| ExitCode::SUCCESS);
+    }
     runtime.block_on(measure(&arguments))
 }
 
