@@ -112,11 +112,17 @@ impl<'a> Value<'a> {
 
 /// `object` with texts put after its own members, whose names must not repeat any of them. What is not an object counts
 /// as an empty one.
-pub fn append<'a>(object: &Raw, members: impl IntoIterator<Item = (&'a str, &'a str)>) -> Raw {
+pub fn append<'a>(
+    object: &Raw,
+    members: impl IntoIterator<Item = (&'a str, &'a str), IntoIter: Clone>,
+) -> Raw {
+    let members = members.into_iter();
     let text = if object.is_object() { object.as_bytes() } else { b"{}" };
     // Right after the last value, so that dropping the new members again gives back the same bytes.
     let own = text.strip_suffix(b"}").unwrap_or(text).trim_ascii_end();
-    let mut out = Vec::with_capacity(text.len() + 192);
+    // Four quotes, a colon and a comma each, but for the comma before the first of all.
+    let room: usize = members.clone().map(|(name, value)| name.len() + value.len() + 6).sum();
+    let mut out = Vec::with_capacity(text.len() + room.saturating_sub(usize::from(own.len() <= 1)));
     out.extend_from_slice(own);
     for (name, value) in members {
         if out.len() > 1 {
