@@ -68,7 +68,7 @@ fn an_empty_file_gives_the_defaults_of_the_user() {
 
 #[test]
 fn every_example_loads() {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let directory = Path::new("examples");
     let mut names = BTreeSet::new();
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();

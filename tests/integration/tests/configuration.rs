@@ -35,7 +35,7 @@ fn text(bytes: &[u8]) -> String {
 
 /// A file of the project's `config` directory.
 fn shipped(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config").join(name)
+    std::path::absolute("../../config").expect("tests run in their package").join(name)
 }
 
 // `check` and `schema`.

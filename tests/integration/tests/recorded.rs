@@ -87,9 +87,9 @@ fn judge(replies: &[(Value, Value)]) -> Result<()> {
 
 /// The recordings of one transport: every SDK in every era it speaks.
 fn recordings(transport: &str) -> Result<Vec<PathBuf>> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("fixtures").join("recorded");
+    let directory = Path::new("../fixtures/recorded");
     let ending = format!("-{transport}.jsonl");
-    let all = std::fs::read_dir(&directory).context("no recordings")?;
+    let all = std::fs::read_dir(directory).context("no recordings")?;
     let paths = all.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
     let mut paths: Vec<_> =
         paths.into_iter().filter(|path| path.to_string_lossy().ends_with(&ending)).collect();

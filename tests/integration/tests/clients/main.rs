@@ -14,11 +14,7 @@
 mod recorder;
 mod rust_sdk;
 
-use std::{
-    ffi::OsString,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{ffi::OsString, path::PathBuf, sync::Arc};
 
 use anyhow::{Context as _, Result};
 use moongate_test_support::{Gateway, Home, LegacySession, patiently};
@@ -155,7 +151,7 @@ impl Script {
     }
 
     fn new(variable: &str, interpreter: &str, name: &str) -> Self {
-        let beside = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("clients");
+        let beside = std::path::absolute("../clients").expect("tests run in their package");
         let directory = std::env::var_os("MOONGATE_CLIENTS").map_or(beside, PathBuf::from);
         let interpreter = std::env::var_os(variable).unwrap_or_else(|| interpreter.into());
         Self { interpreter, path: directory.join(name) }

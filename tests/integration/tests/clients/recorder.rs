@@ -73,11 +73,11 @@ impl Recording {
     pub(crate) fn keep(&self, name: &str) -> Result<()> {
         let calls = self.0.iter().filter(|entry| entry["body"].to_string().contains("tools/call")).count();
         anyhow::ensure!(calls == 2, "{name}: {calls} calls were recorded");
-        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("fixtures").join("recorded");
+        let directory = Path::new("../fixtures/recorded");
         let path = directory.join(format!("{name}.jsonl"));
         let text = self.0.iter().map(|entry| format!("{entry}\n")).collect::<Vec<_>>().concat();
         if std::env::var_os("MOONGATE_RECORD").is_some() {
-            std::fs::create_dir_all(&directory)?;
+            std::fs::create_dir_all(directory)?;
             std::fs::write(path, text)?;
         } else {
             let committed = std::fs::read_to_string(&path).context("record it with MOONGATE_RECORD=1")?;
