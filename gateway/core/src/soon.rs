@@ -37,7 +37,7 @@ impl<T: Unpin> Future for Soon<'_, T> {
 
     fn poll(mut self: Pin<&mut Self>, poller: &mut Context<'_>) -> Poll<T> {
         match &mut self.0 {
-            // Once taken it never comes again, as with any future that is polled after its end.
+            // Polled after its end it waits for ever; it does not panic.
             State::Now(answer) => answer.take().map_or(Poll::Pending, Poll::Ready),
             State::Later(answer) => answer.as_mut().poll(poller),
         }

@@ -170,7 +170,7 @@ mod tests {
             (r#"{"a":1,"\u0064ev.moongate/threadId":"t"}"#, r#"{"a":1}"#),
             (r#"{"other.dev/x":"dev.moongate/"}"#, r#"{"other.dev/x":"dev.moongate/"}"#),
         ] {
-            let params = Params::read(Raw::from_text(format!(r#"{{"_meta":{meta}}}"#)).unwrap());
+            let params = Params::read(Raw::from_text(format!(r#"{{"_meta":{meta}}}"#)).unwrap()).unwrap();
             assert_eq!(clean_meta(params.meta()).unwrap().as_str(), expected, "{meta}");
         }
     }

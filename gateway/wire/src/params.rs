@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::{
     Raw,
-    scan::{self, Place},
+    scan::{self, Place, Problem},
     walk,
 };
 
@@ -113,13 +113,14 @@ impl Text {
 
 impl Params {
     /// Reads `params` that did not come in a frame.
-    pub fn read(params: Raw) -> Self {
+    ///
+    /// # Errors
+    /// What would be wrong with a frame they are in: too deep, or a name that appears twice.
+    pub fn read(params: Raw) -> Result<Self, Problem> {
         let mut read = Self::default();
         let text = params.into_bytes();
-        // It is JSON already; of equal names the last counts.
-        let _checked =
-            scan::outline(&text, Place::Params, |place, name, value| read.note(place, name, value, &text));
-        read.located((0..text.len()).into(), &text)
+        scan::outline(&text, Place::Params, |place, name, value| read.note(place, name, value, &text))?;
+        Ok(read.located((0..text.len()).into(), &text))
     }
 
     /// Takes note of a member that the scan found in `frame`.
@@ -339,7 +340,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Params {
-        Params::read(Raw::from_text(text.to_owned()).unwrap())
+        Params::read(Raw::from_text(text.to_owned()).unwrap()).unwrap()
     }
 
     #[test]
@@ -348,7 +349,7 @@ mod tests {
             r#"{"name":"\u0061dd","x":[],"arguments":{"n": 1},"cursor":"c","uri":"","_meta":{"progressToken":7,"dev.moongate/threadId":"t"}}"#,
         )
         .unwrap();
-        let params = Params::read(raw.clone());
+        let params = Params::read(raw.clone()).unwrap();
         assert_eq!(params.check(), Ok(()));
         assert_eq!(params.raw(), Some(raw.clone()));
         assert_eq!(params.name(), Some("add"));
@@ -392,7 +393,9 @@ mod tests {
         for (text, marked, ours) in [
             (r#"{"arguments":{"a":1,"b_":{"__c":2}},"__d":3,"_meta":{"x":"dev.moongate/"}}"#, false, false),
             (r#"{"arguments":{"a":1,"__b":2}}"#, true, false),
-            (r#"{"arguments":{"__b":2}}"#, true, false),
+            (r#"{"arguments":{"\u005f_b":2}}"#, true, false),
+            (r#"{"\u0061rguments":{"__b":2}}"#, true, false),
+            (r#"{"_m\u0065ta":{"\u0064ev.moongate/x":1}}"#, false, true),
             (r#"{"_meta":{"dev.moongate\/other":1}}"#, false, true),
         ] {
             let params = read(text);
@@ -401,6 +404,14 @@ mod tests {
                 (marked, ours),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn what_no_frame_may_have_is_not_read() {
+        let deep = format!(r#"{{"x":{}{},"arguments":{{"__a":1}}}}"#, "[".repeat(200), "]".repeat(200));
+        for text in [&*deep, r#"{"_meta":{"dev.moongate/sessionId":"a"},"_meta":{}}"#] {
+            assert!(Params::read(Raw::from_text(text.to_owned()).unwrap()).is_err(), "{text}");
         }
     }
 

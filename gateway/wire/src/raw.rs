@@ -78,7 +78,7 @@ impl Raw {
     /// Whether a name with `part` in it, which must be printable ASCII, may be somewhere in the text, however it is
     /// escaped. False is certain: a quick look that spares reading what cannot be there.
     pub fn may_name(&self, part: &str) -> bool {
-        // Whatever has one of these is short or seldom: a search that prepares itself would take longer.
+        // Names that begin so are rare: a search that prepares itself first would take longer.
         let has = |text: &str| {
             let (Some(first), text) = (text.bytes().next(), text.as_bytes()) else { return true };
             let mut starts = memchr::memchr_iter(first, &self.0);

@@ -280,6 +280,10 @@ impl<N: FnMut(Place, &[u8], Range<usize>)> Scanner<'_, N> {
             let inside = matches!(level.place, Place::Arguments | Place::Inside);
             self.duplicate.get_or_insert_with(|| duplicate(text, inside));
         }
+        // Many names are kept in their set; here is only the one whose value comes next.
+        if level.many.is_some() {
+            self.names.truncate(level.first_name);
+        }
         self.names.push(name);
         place
     }

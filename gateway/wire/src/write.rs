@@ -333,7 +333,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_written_without_room_to_spare() {
+    fn the_room_for_an_answer_is_its_length() {
         let members = [("b", Raw::of(&2)), ("c", Raw::of("x"))];
         for id in [Id::from(0), Id::from(9), Id::from(10), Id::from(-987), Id::from(i64::MIN), Id::from("x")]
         {

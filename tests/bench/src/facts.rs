@@ -35,11 +35,12 @@ fn commit() -> String {
     if dirty { format!("{hash} with changes") } else { hash }
 }
 
-/// The profile this program, and so the gateway beside it, was built with.
+/// The profile this program, and so the gateway beside it, was built with, and whether `./dist` guided that build.
 pub fn profile() -> Result<String> {
     let program = std::env::current_exe()?;
     let directory = program.parent().and_then(Path::file_name).context("the program lies in no directory")?;
-    Ok(directory.to_string_lossy().into_owned())
+    let guided = program.ancestors().any(|directory| directory.ends_with("guided"));
+    Ok(format!("{}{}", directory.to_string_lossy(), if guided { " guided by counts" } else { "" }))
 }
 
 fn processor() -> String {

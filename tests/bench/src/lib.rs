@@ -1,6 +1,6 @@
 //! Benchmarks: ratios to a baseline measured in the same run.
 //!
-//! Each file of `parts` answers one question about what a release ships and holds it against its budget. Everything below
+//! Each file of `parts` answers one question about what `./dist` builds and holds it against its budget. Everything below
 //! serves them: `load` makes calls as fast as a server takes them, `bare` is the server that cannot be beaten, `subject`
 //! starts the gateway, `cores` keeps the two apart, `callgrind` counts instructions, `report` writes it all down.
 

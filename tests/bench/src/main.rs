@@ -1,4 +1,4 @@
-//! `./bench`: measures what a release ships, holds it against its budgets and writes the figures down.
+//! `./bench`: measures what `./dist` builds, holds it against its budgets and writes the figures down.
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -15,7 +15,7 @@ use moongate_test_bench::{
     results,
 };
 
-/// Measures what a release ships and writes tests/bench/RESULTS.md; exit status 1 when a budget is missed.
+/// Measures what ./dist builds and writes tests/bench/RESULTS.md; exit status 1 when a budget is missed.
 #[derive(Debug, Parser)]
 #[command(name = "bench")]
 struct Arguments {

@@ -11,6 +11,7 @@ use moongate_wire::{
     era::{self, Facts},
     frame::Malformed,
     ladder::{self, Headers},
+    params::{MARK, OURS},
     scan::{MAX_DEPTH, Problem, scan},
     write,
 };
@@ -115,6 +116,13 @@ fn members_are_found(message: &Message) {
     assert_eq!(params.meta().raw(), member(&raw, "_meta"));
     let name = member(&raw, "name").and_then(|name| name.parse::<String>().ok());
     assert_eq!(params.name(), name.as_deref());
+    let begins = |object: Option<Raw>, start: &str| {
+        object.is_some_and(|object| object.members().iter().any(|(name, _)| name.starts_with(start)))
+    };
+    assert_eq!(params.has_marked_arguments(), begins(params.arguments(), MARK));
+    assert_eq!(params.meta().speaks_to_us(), begins(params.meta().raw(), OURS));
+    assert_eq!(params.request_state(), member(&raw, "requestState"));
+    assert_eq!(params.input_responses(), member(&raw, "inputResponses"));
     let token = params.meta().raw().and_then(|meta| member(&meta, "progressToken"));
     assert_eq!(params.meta().progress_token(), token);
 }

@@ -125,7 +125,7 @@ impl Given {
 }
 
 fn session_in_meta(id: &Value) -> Params {
-    Params::read(Raw::of(&json!({"_meta": {"dev.moongate/sessionId": id}})))
+    Params::read(Raw::of(&json!({"_meta": {"dev.moongate/sessionId": id}}))).unwrap()
 }
 
 fn everything() -> Given {

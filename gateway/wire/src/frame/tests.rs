@@ -22,7 +22,7 @@ fn raw(text: &str) -> Raw {
 
 #[test]
 fn messages_are_told_apart() {
-    let params = |params: Option<Raw>| params.map(Params::read).unwrap_or_default();
+    let params = |params: Option<Raw>| params.map(|raw| Params::read(raw).unwrap()).unwrap_or_default();
     let request =
         |id: Id, raw: Option<Raw>| Message::Request(Request { id, method: "m".into(), params: params(raw) });
     let notification =
@@ -157,11 +157,11 @@ fn message_() -> impl Strategy<Value = Message> {
         (id(), any::<String>(), object()).prop_map(|(id, method, params)| Message::Request(Request {
             id,
             method: method.into(),
-            params: Params::read(params)
+            params: Params::read(params).unwrap()
         })),
         (any::<String>(), object()).prop_map(|(method, params)| Message::Notification(Notification {
             method: method.into(),
-            params: Params::read(params)
+            params: Params::read(params).unwrap()
         })),
         (id(), object())
             .prop_map(|(id, result)| Message::Response(Response { id: Some(id), outcome: Ok(result) })),
