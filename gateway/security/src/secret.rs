@@ -8,9 +8,8 @@ mod watched;
 
 use std::{fmt, path::Path};
 
-use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use crate::Error;
@@ -41,6 +40,12 @@ impl Secret {
     pub fn expose(&self) -> &str {
         &self.0
     }
+
+    /// Whether `text` is the secret. Takes as long for the first wrong byte as for the last; only the length shows, and
+    /// that of ours is no secret.
+    fn is(&self, text: &str) -> bool {
+        verify_slices_are_equal(self.0.as_bytes(), text.as_bytes()).is_ok()
+    }
 }
 
 impl fmt::Debug for Secret {
@@ -56,26 +61,9 @@ pub(crate) fn random<const N: usize>() -> Zeroizing<[u8; N]> {
     bytes
 }
 
-/// What is kept of a token in memory: enough to recognise it, useless to whoever reads the memory.
-#[derive(Clone, Copy)]
-struct Digest([u8; 32]);
-
-impl Digest {
-    fn of(token: &str) -> Self {
-        let mut bytes = [0; 32];
-        bytes.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
-        Self(bytes)
-    }
-
-    /// Takes as long for the first wrong byte as for the last.
-    fn matches(self, token: &str) -> bool {
-        self.0.ct_eq(&Self::of(token).0).into()
-    }
-}
-
 /// The file with the local token.
 pub struct TokenFile {
-    file: Watched<Digest>,
+    file: Watched<Secret>,
 }
 
 impl TokenFile {
@@ -116,14 +104,14 @@ impl TokenFile {
     ///
     /// Signed tokens pass by here with every request. They have dots, ours do not: they are not worth that look.
     pub fn matches(&self, token: &str) -> bool {
-        if self.file.get().matches(token) {
+        if self.file.get().is(token) {
             return true;
         }
         if token.contains('.') {
             return false;
         }
         self.file.refresh();
-        self.file.get().matches(token)
+        self.file.get().is(token)
     }
 }
 
@@ -137,10 +125,10 @@ fn line(token: &Secret) -> Zeroizing<String> {
     Zeroizing::new(format!("{}\n", token.expose()))
 }
 
-fn parse_token(text: &str) -> Result<Digest, &'static str> {
+fn parse_token(text: &str) -> Result<Secret, &'static str> {
     match text.trim() {
         "" => Err("is empty; `moongate token rotate` writes a new token"),
-        token if token.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Digest::of(token)),
+        token if token.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Secret::new(token.to_owned())),
         _ => Err("holds something that is not one token"),
     }
 }
