@@ -258,22 +258,32 @@ impl<A: App> Server<A> {
         let activity = Arc::new(Activity::new());
         let mut work = pin!(self.speak(stream, peer, Arc::clone(&activity)));
         let mut draining = pin!(self.drain.begun());
-        let mut told = false;
         let mut timer = pin!(time::sleep_until(Instant::now()));
+        // A connection is polled with every request. What it waits for beside those is polled once, to be woken by it, and
+        // again when it has happened: the waker of a task stays the same.
+        let (mut listens, mut told, mut timed) = (false, false, false);
         std::future::poll_fn(|cx| {
-            if !told && draining.as_mut().poll(cx).is_ready() {
-                told = true;
+            let drains =
+                if listens { self.drain.is_draining() } else { draining.as_mut().poll(cx).is_ready() };
+            listens = true;
+            if drains && !told {
+                (told, timed) = (true, false);
                 activity.drain();
                 timer.as_mut().reset(Instant::now());
             }
-            while timer.as_mut().poll(cx).is_ready() {
-                match activity.verdict(Instant::now(), &self.options.times) {
-                    Verdict::Wait(until) => timer.as_mut().reset(until),
-                    Verdict::HangUp => activity.hang_up(),
-                    Verdict::Cut(reason) => return Poll::Ready(Err(reason.into())),
+            if !timed || timer.is_elapsed() {
+                timed = true;
+                while timer.as_mut().poll(cx).is_ready() {
+                    match activity.verdict(Instant::now(), &self.options.times) {
+                        Verdict::Wait(until) => timer.as_mut().reset(until),
+                        Verdict::HangUp => activity.hang_up(),
+                        Verdict::Cut(reason) => return Poll::Ready(Err(reason.into())),
+                    }
                 }
             }
-            work.as_mut().poll(cx)
+            let polled = work.as_mut().poll(cx);
+            activity.settle();
+            polled
         })
         .await
     }

@@ -61,10 +61,14 @@ pub(super) enum Verdict {
     Cut(&'static str),
 }
 
+/// A moment that [`Activity::settle`] has yet to give its time.
+const JUST_NOW: u64 = u64::MAX;
+
 /// The state of one connection. Moments are milliseconds since it was accepted, plus one; zero is "not so".
 #[derive(Debug)]
 pub(super) struct Activity {
     accepted: Instant,
+    /// How many [`Running`] there are.
     running: AtomicU32,
     answered: AtomicBool,
     multiplexed: AtomicBool,
@@ -87,7 +91,7 @@ struct Taking {
     since: Instant,
 }
 
-/// One request, from its head to the last byte of its answer.
+/// One request, from its head to the last byte of its answer: it runs as long as a clone of this lives.
 #[derive(Debug)]
 pub(super) struct Running {
     activity: Arc<Activity>,
@@ -111,13 +115,31 @@ impl Activity {
     }
 
     fn mark(&self, moment: &AtomicU64) {
-        let since = self.accepted.elapsed().as_millis();
-        moment.store(u64::try_from(since).unwrap_or(u64::MAX - 1) + 1, Ordering::Release);
+        moment.store(self.this_moment(), Ordering::Release);
     }
 
-    fn moment(&self, moment: &AtomicU64) -> Option<Instant> {
-        let since = moment.load(Ordering::Acquire).checked_sub(1)?;
-        Some(self.accepted + Duration::from_millis(since))
+    fn this_moment(&self) -> u64 {
+        u64::try_from(self.accepted.elapsed().as_millis()).map_or(JUST_NOW - 1, |since| since + 1)
+    }
+
+    /// When it was, as far as that is known at `now`.
+    fn moment(&self, moment: &AtomicU64, now: Instant) -> Option<Instant> {
+        match moment.load(Ordering::Acquire) {
+            0 => None,
+            JUST_NOW => Some(now),
+            since => Some(self.accepted + Duration::from_millis(since - 1)),
+        }
+    }
+
+    /// The connection was polled and waits again: what happened meanwhile gets its moment. Most requests are read and
+    /// answered within one poll, and one look at the clock is enough for all of it.
+    pub(super) fn settle(&self) {
+        let is_fresh = |moment: &&AtomicU64| moment.load(Ordering::Acquire) == JUST_NOW;
+        let mut fresh = [&self.head, &self.idle].into_iter().filter(is_fresh).peekable();
+        if fresh.peek().is_some() {
+            let now = self.this_moment();
+            fresh.for_each(|moment| moment.store(now, Ordering::Release));
+        }
     }
 
     fn is_running(&self) -> bool {
@@ -160,13 +182,13 @@ impl Activity {
 
     /// Whether the next answer should be the last.
     pub(super) fn is_leaving(&self) -> bool {
-        self.moment(&self.hung_up).is_some()
+        self.hung_up.load(Ordering::Acquire) != 0
     }
 
     /// Whether a multiplexed connection should be told to open no more streams. A fresh one is not: its first request is
     /// on its way, and being sent off before it would make the client reconnect in a loop.
     pub(super) fn should_go_away(&self) -> bool {
-        let draining = self.moment(&self.draining).is_some();
+        let draining = self.draining.load(Ordering::Acquire) != 0;
         self.is_leaving() || (draining && (self.is_running() || self.answered.load(Ordering::Acquire)))
     }
 
@@ -178,7 +200,7 @@ impl Activity {
     fn bytes_arrived(&self) {
         let tracked = !self.multiplexed.load(Ordering::Acquire);
         if tracked && !self.is_running() && self.head.load(Ordering::Acquire) == 0 {
-            self.mark(&self.head);
+            self.head.store(JUST_NOW, Ordering::Release);
         }
     }
 
@@ -192,10 +214,10 @@ impl Activity {
     }
 
     /// Since when the client takes nothing, although there is something for it.
-    fn stalled(&self) -> Option<Instant> {
+    fn stalled(&self, now: Instant) -> Option<Instant> {
         let taking = lock(&self.taking);
         let answers = taking.iter().filter_map(|taking| lock(taking).stalled());
-        answers.chain(self.moment(&self.blocked)).min()
+        answers.chain(self.moment(&self.blocked, now)).min()
     }
 
     /// What to do about the connection at `now`.
@@ -203,11 +225,11 @@ impl Activity {
     /// Waiting times are never longer than the shortest limit that could start right after `now`, so one lazy timer is
     /// enough and no timer is touched on the request path.
     pub(super) fn verdict(&self, now: Instant, times: &Times) -> Verdict {
-        let draining = self.moment(&self.draining);
+        let draining = self.moment(&self.draining, now);
         let soonest =
             if draining.is_some() { times.quiet } else { times.head.min(times.write).min(times.idle) };
         let mut wait = now + soonest;
-        if let Some(stalled) = self.stalled() {
+        if let Some(stalled) = self.stalled(now) {
             if stalled + times.write <= now {
                 return Verdict::Cut("the client does not read its answer");
             }
@@ -216,7 +238,7 @@ impl Activity {
         if self.is_running() {
             return Verdict::Wait(wait);
         }
-        if let Some(head) = self.moment(&self.head) {
+        if let Some(head) = self.moment(&self.head, now) {
             let deadline = head + times.head;
             return if deadline <= now {
                 Verdict::Cut("slow request head")
@@ -224,7 +246,7 @@ impl Activity {
                 Verdict::Wait(wait.min(deadline))
             };
         }
-        if let Some(hung_up) = self.moment(&self.hung_up) {
+        if let Some(hung_up) = self.moment(&self.hung_up, now) {
             let deadline = hung_up + LINGER;
             return if deadline <= now {
                 Verdict::Cut("did not close in time")
@@ -232,7 +254,7 @@ impl Activity {
                 Verdict::Wait(deadline)
             };
         }
-        let idle = self.moment(&self.idle).unwrap_or(self.accepted);
+        let idle = self.moment(&self.idle, now).unwrap_or(self.accepted);
         let quiet = draining.map(|since| since.max(idle) + times.quiet);
         let deadline = quiet.map_or(idle + times.idle, |quiet| quiet.min(idle + times.idle));
         if deadline <= now { Verdict::HangUp } else { Verdict::Wait(wait.min(deadline)) }
@@ -246,6 +268,11 @@ impl Taking {
 }
 
 impl Running {
+    /// Whether its answer should be the connection's last.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.activity.is_leaving()
+    }
+
     /// A frame of the answer waits to be written.
     pub(super) fn frame_waits(&self) {
         let Some(mut taking) = self.taking() else { return };
@@ -274,15 +301,30 @@ impl Running {
     }
 }
 
+impl Clone for Running {
+    fn clone(&self) -> Self {
+        self.activity.running.fetch_add(1, Ordering::AcqRel);
+        Self { activity: Arc::clone(&self.activity), taking: self.taking.clone() }
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         let activity = &self.activity;
-        if let Some(mine) = &self.taking {
-            lock(&activity.taking).retain(|taking| !Arc::ptr_eq(taking, mine));
-        }
         activity.answered.store(true, Ordering::Release);
         // Marked before the count falls, so that no verdict sees an idle connection with an old moment.
-        activity.mark(&activity.idle);
+        if let Some(mine) = self.taking.take() {
+            // Other tasks end the requests of a multiplexed connection, and nobody settles it for them.
+            activity.mark(&activity.idle);
+            let mut taking = lock(&activity.taking);
+            // The list's own and this one: let go of under the lock, so that exactly one sees that it is the last.
+            if Arc::strong_count(&mine) == 2 {
+                taking.retain(|taking| !Arc::ptr_eq(taking, &mine));
+            }
+            drop(mine);
+        } else {
+            activity.idle.store(JUST_NOW, Ordering::Release);
+        }
         activity.running.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -374,7 +416,7 @@ mod tests {
     };
 
     /// Asks for verdicts as the connection's timer does, until one is not "wait"; returns it and when.
-    fn settle(activity: &Activity, mut now: Instant) -> (Verdict, Duration) {
+    fn outcome(activity: &Activity, mut now: Instant) -> (Verdict, Duration) {
         loop {
             match activity.verdict(now, &TIMES) {
                 Verdict::Wait(until) => {
@@ -389,7 +431,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_is_hung_up_after_its_time() {
         let activity = Activity::new();
-        assert_eq!(settle(&activity, Instant::now()), (Verdict::HangUp, TIMES.idle));
+        assert_eq!(outcome(&activity, Instant::now()), (Verdict::HangUp, TIMES.idle));
     }
 
     #[tokio::test(start_paused = true)]
@@ -397,10 +439,12 @@ mod tests {
         let activity = Activity::new();
         time::advance(Duration::from_secs(70)).await;
         activity.bytes_arrived();
+        activity.settle();
         time::advance(Duration::from_secs(10)).await;
         activity.bytes_arrived();
+        activity.settle();
         let expected = Duration::from_secs(70) + TIMES.head;
-        assert_eq!(settle(&activity, Instant::now()), (Verdict::Cut("slow request head"), expected));
+        assert_eq!(outcome(&activity, Instant::now()), (Verdict::Cut("slow request head"), expected));
     }
 
     #[tokio::test(start_paused = true)]
@@ -410,9 +454,12 @@ mod tests {
         let running = activity.begin();
         time::advance(Duration::from_hours(1)).await;
         assert!(matches!(activity.verdict(Instant::now(), &TIMES), Verdict::Wait(_)));
+        drop(running.clone());
+        assert!(matches!(activity.verdict(Instant::now(), &TIMES), Verdict::Wait(_)));
         drop(running);
+        activity.settle();
         let expected = Duration::from_hours(1) + TIMES.idle;
-        assert_eq!(settle(&activity, Instant::now()), (Verdict::HangUp, expected));
+        assert_eq!(outcome(&activity, Instant::now()), (Verdict::HangUp, expected));
     }
 
     #[tokio::test(start_paused = true)]
@@ -422,7 +469,7 @@ mod tests {
         let (near, mut far) = tokio::io::duplex(8);
         let mut near = Watched::new(near, Arc::clone(&activity));
         assert!(time::timeout(Duration::from_secs(1), near.write_all(&[0; 64])).await.is_err());
-        let stalled = settle(&activity, Instant::now());
+        let stalled = outcome(&activity, Instant::now());
         assert_eq!(stalled, (Verdict::Cut("the client does not read its answer"), TIMES.write));
         let mut read = [0; 8];
         far.read_exact(&mut read).await.unwrap();
@@ -447,13 +494,16 @@ mod tests {
         read.frame_left();
         let expected =
             (Verdict::Cut("the client does not read its answer"), Duration::from_secs(50) + TIMES.write);
-        assert_eq!(settle(&activity, Instant::now()), expected);
+        assert_eq!(outcome(&activity, Instant::now()), expected);
         unread.frame_left();
-        assert_eq!(settle(&activity, Instant::now()), expected);
+        assert_eq!(outcome(&activity, Instant::now()), expected);
         unread.frame_left();
         let in_an_hour = Instant::now() + Duration::from_hours(1);
         assert!(matches!(activity.verdict(in_an_hour, &TIMES), Verdict::Wait(_)));
+        let same = read.clone();
         drop((silent, read, unread));
+        assert_eq!(lock(&activity.taking).len(), 1);
+        drop(same);
         assert!(lock(&activity.taking).is_empty());
     }
 
@@ -463,7 +513,7 @@ mod tests {
         time::advance(Duration::from_secs(10)).await;
         activity.drain();
         let expected = Duration::from_secs(10) + TIMES.quiet;
-        assert_eq!(settle(&activity, Instant::now()), (Verdict::HangUp, expected));
+        assert_eq!(outcome(&activity, Instant::now()), (Verdict::HangUp, expected));
     }
 
     #[tokio::test(start_paused = true)]

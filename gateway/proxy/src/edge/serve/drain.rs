@@ -8,6 +8,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use moongate_core::task::Signal;
 use tokio::{sync::watch, time};
 
 /// How far the end has come. The order matters: it never goes back.
@@ -42,6 +43,8 @@ pub struct Drain(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     phase: watch::Sender<Phase>,
+    /// Given as soon as the phase is not `Serving` any more: every answer asks.
+    begun: Signal,
     alive: watch::Sender<Alive>,
 }
 
@@ -72,13 +75,14 @@ impl Drain {
     pub fn new() -> Self {
         Self(Arc::new(Shared {
             phase: watch::Sender::new(Phase::Serving),
+            begun: Signal::default(),
             alive: watch::Sender::new(Alive::default()),
         }))
     }
 
     /// Whether the server is about to end: streams should, and `/readyz` should say so.
     pub fn is_draining(&self) -> bool {
-        *self.0.phase.borrow() >= Phase::Draining
+        self.0.begun.is_given()
     }
 
     /// Resolves when the server is about to end.
@@ -86,7 +90,7 @@ impl Drain {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn begun(&self) {
-        self.reached(Phase::Draining).await;
+        self.0.begun.given().await;
     }
 
     /// Resolves when no new connection is accepted.
@@ -146,6 +150,10 @@ impl Drain {
             }
             forward
         });
+        // After the phase, so that whoever is woken finds it.
+        if to > Phase::Serving {
+            self.0.begun.give();
+        }
     }
 
     async fn reached(&self, wanted: Phase) {

@@ -31,17 +31,16 @@ pub(super) struct Answering<A> {
 /// The answer to one request, while the application works on it.
 pub(super) struct Answer<B> {
     inner: BoxFuture<'static, Response<B>>,
-    running: Arc<Running>,
+    running: Running,
     version: Version,
     conn: Arc<Conn>,
-    activity: Arc<Activity>,
 }
 
 /// A body that keeps its request counted until it is sent or given up.
 #[derive(Debug)]
 pub(super) struct Counted<B> {
     inner: B,
-    running: Arc<Running>,
+    running: Running,
 }
 
 /// The data of one frame until it is written or given up. It outlives its body where hyper or h2 keep it for a client
@@ -49,7 +48,7 @@ pub(super) struct Counted<B> {
 #[derive(Debug)]
 pub(super) struct Unsent {
     bytes: Bytes,
-    running: Arc<Running>,
+    running: Running,
 }
 
 impl<A: App> Service<Request<Incoming>> for Answering<A> {
@@ -59,10 +58,9 @@ impl<A: App> Service<Request<Incoming>> for Answering<A> {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         Answer {
-            running: Arc::new(self.activity.begin()),
+            running: self.activity.begin(),
             version: request.version(),
             conn: Arc::clone(&self.conn),
-            activity: Arc::clone(&self.activity),
             inner: Arc::clone(&self.app).handle(request, Arc::clone(&self.conn)),
         }
     }
@@ -73,12 +71,12 @@ impl<B> Future for Answer<B> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut response = ready!(self.inner.as_mut().poll(cx));
-        let leaving = self.conn.drain.is_draining() || self.activity.is_leaving();
+        let leaving = self.conn.drain.is_draining() || self.running.is_leaving();
         // HTTP/2 has no such header: it is sent away with a GOAWAY.
         if leaving && self.version < Version::HTTP_2 {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        let running = Arc::clone(&self.running);
+        let running = self.running.clone();
         Poll::Ready(Ok(response.map(|inner| Counted { inner, running })))
     }
 }
@@ -106,9 +104,9 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Counted<B> {
 }
 
 impl Unsent {
-    fn new(bytes: Bytes, running: &Arc<Running>) -> Self {
+    fn new(bytes: Bytes, running: &Running) -> Self {
         running.frame_waits();
-        Self { bytes, running: Arc::clone(running) }
+        Self { bytes, running: running.clone() }
     }
 }
 
