@@ -38,7 +38,7 @@ pub struct Parked {
     keyring: Arc<Keyring>,
     clock: Clock,
     tasks: Group,
-    tally: Arc<Tally>,
+    tally: Tally,
     calls: Arc<Mutex<HashMap<u64, Entry>>>,
     next: AtomicU64,
 }
@@ -73,7 +73,7 @@ pub enum Resumed {
 impl Parked {
     /// No parked calls yet.
     pub fn new(instance: Arc<str>, keyring: Arc<Keyring>, clock: Clock, tasks: Group) -> Self {
-        let (tally, calls) = (Arc::default(), Arc::default());
+        let (tally, calls) = (Tally::default(), Arc::default());
         Self { instance, keyring, clock, tasks, tally, calls, next: AtomicU64::new(1) }
     }
 

@@ -476,7 +476,7 @@ mod tests {
     fn a_session_of_this_process_stays_ready_without_being_in_use_until_it_ends() {
         let sessions = sessions();
         let id: Arc<str> = "s".into();
-        sessions.created(&id, Arc::new(Tally::default()).count(&Principal::local(), 10).unwrap());
+        sessions.created(&id, Tally::default().count(&Principal::local(), 10).unwrap());
         let first = Arc::downgrade(&sessions.enter(&id));
         assert!(sessions.in_use().is_empty());
         let again = sessions.enter(&id);
@@ -529,7 +529,7 @@ mod tests {
         let sessions = sessions();
         let id: Arc<str> = "s".into();
         assert!(sessions.listener(&id, |_| {}).is_none(), "unknown sessions have no listener");
-        let tally = Arc::new(Tally::default());
+        let tally = Tally::default();
         sessions.created(&id, tally.count(&Principal::local(), 10).unwrap());
         assert!(sessions.listener(&id, |_| {}).is_some());
         sessions.ended("s");

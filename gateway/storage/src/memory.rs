@@ -147,11 +147,12 @@ fn announce(room: Option<Permit<'_, (To, Note)>>, (id, record): Ended) {
 
 impl State for MemoryState {
     fn enter<'a>(&'a self, session: Option<&'a str>, rates: &'a [Rate]) -> Soon<'a, Result<Entry, Error>> {
-        if let Err(retry_after) = self.rates.count(rates) {
+        let now = Instant::now();
+        if let Err(retry_after) = self.rates.count(rates, now) {
             return Soon::now(Ok(Entry::Limited { retry_after }));
         }
         let Some(id) = session else { return Soon::now(Ok(Entry::Welcome(None))) };
-        let found = self.sessions.enter(id, self.options().session_ttl, Instant::now());
+        let found = self.sessions.enter(id, self.options().session_ttl, now);
         Soon::now(Ok(found.map_or(Entry::NoSession, |record| Entry::Welcome(Some(record)))))
     }
 
@@ -176,7 +177,7 @@ impl State for MemoryState {
 
     fn sweep(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
-            self.rates.sweep();
+            self.rates.sweep(Instant::now());
             self.documents.sweep(self.moment());
             if let Some(cap) = self.options().cap() {
                 self.documents.evict(cap);
@@ -222,7 +223,7 @@ impl State for MemoryState {
         expected: u64,
         value: Arc<dyn Document>,
     ) -> Soon<'a, Result<bool, Error>> {
-        let swapped = self.documents.swap(key, expected, value, self.moment());
+        let swapped = self.documents.swap(key, expected, value, || self.moment());
         if let Some(cap) = self.options().cap() {
             self.documents.evict(cap);
         }

@@ -113,37 +113,43 @@ impl DocumentMap {
         Some(kept.current.clone())
     }
 
-    /// Writes a document if its revision is `expected`, 0 meaning that there is none.
+    /// Writes a document if its revision is `expected`, 0 meaning that there is none. Who knows a revision has just read
+    /// the document, which was its use; the moment is asked for only when there was nothing to read.
     pub(super) fn swap(
         &self,
         key: &DocumentKey,
         expected: u64,
         value: Arc<dyn Document>,
-        moment: Moment,
+        moment: impl FnOnce() -> Moment,
     ) -> bool {
         let session = key.owner.session();
         let mut shard = self.shards.of(session);
         let known = shard.get_mut(session).and_then(|owners| owners.get_mut(&key.owner));
-        let place =
-            known.as_ref().and_then(|owner| owner.documents.iter().position(|kept| kept.kind == key.kind));
-        let live = known.as_ref().zip(place).and_then(|(owner, place)| owner.documents.get(place));
-        let revision = live.filter(|kept| !moment.expired(kept)).map_or(0, |kept| kept.current.revision);
-        if revision != expected {
-            return false;
-        }
         let turn = self.next_turn();
-        let kept = Kept { kind: key.kind, used: moment.now, current: Versioned { revision: turn, value } };
+        let next = Versioned { revision: turn, value };
         let Some(owner) = known else {
-            let owner = Owner { turn, documents: vec![kept] };
-            shard.entry(session.clone()).or_default().insert(key.owner.clone(), owner);
-            self.owners.fetch_add(1, Ordering::Relaxed);
-            return true;
+            if expected == 0 {
+                let kept = Kept { kind: key.kind, used: moment().now, current: next };
+                let owner = Owner { turn, documents: vec![kept] };
+                shard.entry(session.clone()).or_default().insert(key.owner.clone(), owner);
+                self.owners.fetch_add(1, Ordering::Relaxed);
+            }
+            return expected == 0;
         };
-        owner.turn = turn;
-        match place.and_then(|place| owner.documents.get_mut(place)) {
-            Some(old) => *old = kept,
-            None => owner.documents.push(kept),
+        let place = owner.documents.iter_mut().find(|kept| kept.kind == key.kind);
+        match place {
+            Some(kept) if kept.current.revision == expected => kept.current = next,
+            Some(_) | None if expected != 0 => return false,
+            Some(kept) => {
+                let moment = moment();
+                if !moment.expired(kept) {
+                    return false;
+                }
+                (kept.used, kept.current) = (moment.now, next);
+            }
+            None => owner.documents.push(Kept { kind: key.kind, used: moment().now, current: next }),
         }
+        owner.turn = turn;
         true
     }
 

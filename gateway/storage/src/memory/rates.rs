@@ -1,7 +1,10 @@
 //! Rate counts: one limiter per distinct quota, one bucket per key.
 
 use std::{
-    sync::{Arc, PoisonError, RwLock},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -18,33 +21,42 @@ const LONGEST: Duration = Duration::from_hours(366 * 24);
 
 type Limiter = RateLimiter<u64, DashMapStateStore<u64, Hasher>, Clock, NoOpMiddleware<Nanos>>;
 
-/// All limiters. There are as many as quotas in the configuration: few enough to look through.
-#[derive(Default)]
-pub(super) struct Rates(RwLock<Vec<(Quota, Arc<Limiter>)>>);
-
-/// Time for the limiters from tokio, so that tests can pause it.
-#[derive(Clone, Debug)]
-struct Clock {
+pub(super) struct Rates {
+    /// There are as many as quotas in the configuration: few enough to look through.
+    limiters: RwLock<Vec<(Quota, Arc<Limiter>)>>,
     start: Instant,
+    clock: Clock,
 }
+
+/// The time as it was last told, in nanoseconds, so that one look at the real clock is enough for all that a call is
+/// counted against. Who is told late by another thread counts as a moment earlier or later, which no quota notices.
+#[derive(Clone, Debug, Default)]
+struct Clock(Arc<AtomicU64>);
 
 impl clock::Clock for Clock {
     type Instant = Nanos;
 
     fn now(&self) -> Nanos {
-        Nanos::new(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        Nanos::new(self.0.load(Ordering::Relaxed))
+    }
+}
+
+impl Default for Rates {
+    fn default() -> Self {
+        Self { limiters: RwLock::default(), start: Instant::now(), clock: Clock::default() }
     }
 }
 
 impl Rates {
     /// Counts `rates` up to the first that is used up; the answer is how long to wait then.
-    pub(super) fn count(&self, rates: &[Rate]) -> Result<(), Duration> {
+    pub(super) fn count(&self, rates: &[Rate], now: Instant) -> Result<(), Duration> {
+        self.tell(now);
         rates.iter().try_for_each(|rate| {
             if rate.cost > rate.quota.count {
                 return Err(rate.quota.per); // more than the bucket ever holds
             }
             // The guard lives as long as the count: `sweep` may not drop a limiter somebody is counting on.
-            let limiters = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            let limiters = self.limiters.read().unwrap_or_else(PoisonError::into_inner);
             if let Some((_, limiter)) = limiters.iter().find(|(quota, _)| *quota == rate.quota) {
                 return check(limiter, rate);
             }
@@ -54,33 +66,39 @@ impl Rates {
     }
 
     /// Forgets the keys that are as good as new, and the limiters without keys (their quota may be configured away).
-    pub(super) fn sweep(&self) {
+    pub(super) fn sweep(&self, now: Instant) {
+        self.tell(now);
         // Not under the lock: going through many keys takes a while.
-        let limiters = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let limiters = self.limiters.read().unwrap_or_else(PoisonError::into_inner).clone();
         for (_, limiter) in limiters {
             limiter.retain_recent();
             limiter.shrink_to_fit();
         }
-        let mut limiters = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut limiters = self.limiters.write().unwrap_or_else(PoisonError::into_inner);
         // Whoever has just made one in `count` still holds it, and has yet to count.
         limiters.retain(|(_, limiter)| !limiter.is_empty() || Arc::strong_count(limiter) > 1);
     }
 
+    fn tell(&self, now: Instant) {
+        let since = u64::try_from(now.saturating_duration_since(self.start).as_nanos()).unwrap_or(u64::MAX);
+        self.clock.0.store(since, Ordering::Relaxed);
+    }
+
     fn limiter(&self, quota: Quota) -> Arc<Limiter> {
-        let mut limiters = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut limiters = self.limiters.write().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, limiter)) = limiters.iter().find(|(known, _)| *known == quota) {
             return Arc::clone(limiter);
         }
-        let limiter = Arc::new(limiter_for(quota));
+        let limiter = Arc::new(limiter_for(quota, self.clock.clone()));
         limiters.push((quota, Arc::clone(&limiter)));
         limiter
     }
 }
 
-fn limiter_for(quota: Quota) -> Limiter {
+fn limiter_for(quota: Quota, clock: Clock) -> Limiter {
     let one = (quota.per.min(LONGEST) / quota.count.get()).max(Duration::from_nanos(1));
     let buckets = governor::Quota::with_period(one).expect("at least a nanosecond").allow_burst(quota.count);
-    RateLimiter::dashmap_with_clock_and_hasher(buckets, Clock { start: Instant::now() }, Hasher::new())
+    RateLimiter::dashmap_with_clock_and_hasher(buckets, clock, Hasher::new())
 }
 
 fn check(limiter: &Limiter, rate: &Rate) -> Result<(), Duration> {
@@ -95,7 +113,7 @@ fn check(limiter: &Limiter, rate: &Rate) -> Result<(), Duration> {
 #[cfg(test)]
 impl Rates {
     fn keys(&self) -> usize {
-        self.0.read().unwrap().iter().map(|(_, limiter)| limiter.len()).sum()
+        self.limiters.read().unwrap().iter().map(|(_, limiter)| limiter.len()).sum()
     }
 }
 
@@ -112,6 +130,10 @@ mod tests {
         Rate { key, quota, cost: NonZeroU32::new(cost).unwrap() }
     }
 
+    fn count(rates: &Rates, wanted: &[Rate]) -> Result<(), Duration> {
+        rates.count(wanted, Instant::now())
+    }
+
     const MINUTE: Duration = Duration::from_mins(1);
 
     #[tokio::test(start_paused = true)]
@@ -119,40 +141,40 @@ mod tests {
         let rates = Rates::default();
         let one = rate(7, 60, MINUTE, 1);
         for _ in 0..60 {
-            assert_eq!(rates.count(&[one]), Ok(()));
+            assert_eq!(count(&rates, &[one]), Ok(()));
         }
-        assert_eq!(rates.count(&[one]), Err(Duration::from_secs(1)));
+        assert_eq!(count(&rates, &[one]), Err(Duration::from_secs(1)));
         advance(Duration::from_millis(400)).await;
-        assert_eq!(rates.count(&[one]), Err(Duration::from_millis(600)));
+        assert_eq!(count(&rates, &[one]), Err(Duration::from_millis(600)));
         advance(Duration::from_millis(600)).await;
-        assert_eq!(rates.count(&[one]), Ok(()));
-        assert_eq!(rates.count(&[one]), Err(Duration::from_secs(1)));
+        assert_eq!(count(&rates, &[one]), Ok(()));
+        assert_eq!(count(&rates, &[one]), Err(Duration::from_secs(1)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn keys_and_quotas_are_counted_apart() {
         let rates = Rates::default();
-        assert_eq!(rates.count(&[rate(1, 1, MINUTE, 1), rate(2, 1, MINUTE, 1)]), Ok(()));
-        assert_eq!(rates.count(&[rate(1, 2, MINUTE, 1)]), Ok(()), "the same key under another quota");
-        assert_eq!(rates.count(&[rate(2, 1, MINUTE, 1)]), Err(MINUTE));
+        assert_eq!(count(&rates, &[rate(1, 1, MINUTE, 1), rate(2, 1, MINUTE, 1)]), Ok(()));
+        assert_eq!(count(&rates, &[rate(1, 2, MINUTE, 1)]), Ok(()), "the same key under another quota");
+        assert_eq!(count(&rates, &[rate(2, 1, MINUTE, 1)]), Err(MINUTE));
     }
 
     #[tokio::test(start_paused = true)]
     async fn cost_counts_and_a_refused_cost_takes_nothing() {
         let rates = Rates::default();
-        assert_eq!(rates.count(&[rate(1, 10, Duration::from_secs(10), 8)]), Ok(()));
-        assert_eq!(rates.count(&[rate(1, 10, Duration::from_secs(10), 4)]), Err(Duration::from_secs(2)));
-        assert_eq!(rates.count(&[rate(1, 10, Duration::from_secs(10), 2)]), Ok(()));
-        assert_eq!(rates.count(&[rate(1, 10, Duration::from_secs(10), 1)]), Err(Duration::from_secs(1)));
+        assert_eq!(count(&rates, &[rate(1, 10, Duration::from_secs(10), 8)]), Ok(()));
+        assert_eq!(count(&rates, &[rate(1, 10, Duration::from_secs(10), 4)]), Err(Duration::from_secs(2)));
+        assert_eq!(count(&rates, &[rate(1, 10, Duration::from_secs(10), 2)]), Ok(()));
+        assert_eq!(count(&rates, &[rate(1, 10, Duration::from_secs(10), 1)]), Err(Duration::from_secs(1)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_can_never_fit_is_limited_without_overflow() {
         let rates = Rates::default();
-        assert_eq!(rates.count(&[rate(1, 10, MINUTE, 11)]), Err(MINUTE));
-        assert_eq!(rates.count(&[rate(1, 1, Duration::MAX, u32::MAX)]), Err(Duration::MAX));
+        assert_eq!(count(&rates, &[rate(1, 10, MINUTE, 11)]), Err(MINUTE));
+        assert_eq!(count(&rates, &[rate(1, 1, Duration::MAX, u32::MAX)]), Err(Duration::MAX));
         for per in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
-            assert_eq!(rates.count(&[rate(1, u32::MAX, per, u32::MAX)]), Ok(()), "{per:?}");
+            assert_eq!(count(&rates, &[rate(1, u32::MAX, per, u32::MAX)]), Ok(()), "{per:?}");
         }
     }
 
@@ -160,26 +182,26 @@ mod tests {
     async fn rates_after_a_used_up_one_are_not_counted() {
         let rates = Rates::default();
         let (full, other) = (rate(1, 1, MINUTE, 1), rate(2, 5, MINUTE, 5));
-        assert_eq!(rates.count(&[full]), Ok(()));
-        assert_eq!(rates.count(&[full, other]), Err(MINUTE));
-        assert_eq!(rates.count(&[other]), Ok(()));
+        assert_eq!(count(&rates, &[full]), Ok(()));
+        assert_eq!(count(&rates, &[full, other]), Err(MINUTE));
+        assert_eq!(count(&rates, &[other]), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_sweep_forgets_old_keys_and_keeps_counts() {
         let rates = Rates::default();
         let slow = rate(0, 1, Duration::from_hours(1), 1);
-        assert_eq!(rates.count(&[slow]), Ok(()));
+        assert_eq!(count(&rates, &[slow]), Ok(()));
         for key in 0..1000 {
-            assert_eq!(rates.count(&[rate(key, 600, MINUTE, 1)]), Ok(()));
+            assert_eq!(count(&rates, &[rate(key, 600, MINUTE, 1)]), Ok(()));
         }
         advance(2 * MINUTE).await;
-        rates.sweep();
+        rates.sweep(Instant::now());
         assert_eq!(rates.keys(), 1);
-        assert_eq!(rates.0.read().unwrap().len(), 1, "a limiter without keys goes too");
-        assert!(rates.count(&[slow]).is_err());
+        assert_eq!(rates.limiters.read().unwrap().len(), 1, "a limiter without keys goes too");
+        assert!(count(&rates, &[slow]).is_err());
         advance(Duration::from_hours(2)).await;
-        rates.sweep();
-        assert!(rates.0.read().unwrap().is_empty());
+        rates.sweep(Instant::now());
+        assert!(rates.limiters.read().unwrap().is_empty());
     }
 }
