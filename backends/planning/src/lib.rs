@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use moongate_core::{
-    BoxFuture, Builtin, CallError, Clock, Context, Kind, Raw, SessionKey,
+    Builtin, CallError, Clock, Context, Kind, Raw, SessionKey,
     arguments::parse,
     builtin::{ToolError, ToolOutput, ToolSpec},
 };
@@ -37,27 +37,6 @@ impl Planning {
     pub fn new(state: Arc<dyn State>, clock: Clock) -> Self {
         Self { state, clock }
     }
-
-    async fn run(&self, tool: &str, arguments: &Raw, cx: &Context) -> Result<ToolOutput, ToolError> {
-        let plan = Documents::<Plan>::open(&*self.state, KIND, cx.state_key());
-        match tool {
-            "create_goal" => goals::create(&plan, parse(arguments)?, &self.clock).await,
-            "list_goals" => goals::list(&plan).await,
-            "update_goal" => goals::update(&plan, parse(arguments)?).await,
-            "clear_goal" => goals::clear(&plan).await,
-            "add_todo" => todos::add(&plan, parse(arguments)?).await,
-            "mark_todo" => todos::mark(&plan, parse(arguments)?).await,
-            "update_todo" => todos::update(&plan, parse(arguments)?).await,
-            "clear_todos" => todos::clear(&plan, parse(arguments)?).await,
-            "add_memo" => memos::add(&plan, parse(arguments)?).await,
-            "clear_memo" => memos::clear(&plan, parse(arguments)?).await,
-            "get_planning_state" => overview::show(&plan, parse(arguments)?).await,
-            "clear_session" => overview::clear(&plan).await,
-            "sequentialthinking" => thoughts::think(&plan, parse(arguments)?).await,
-            "critiqueAndReflection" => thoughts::reflect(&plan, parse(arguments)?).await,
-            _ => Err(CallError::client(Kind::Unknown, format!("Unknown tool: {tool}")).into()),
-        }
-    }
 }
 
 impl Builtin for Planning {
@@ -69,13 +48,25 @@ impl Builtin for Planning {
         [goals::tools(), todos::tools(), memos::tools(), overview::tools(), thoughts::tools()].concat()
     }
 
-    fn call_tool<'a>(
-        &'a self,
-        tool: &'a str,
-        arguments: Raw,
-        cx: &'a Context,
-    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
-        Box::pin(async move { self.run(tool, &arguments, cx).await })
+    async fn call_tool(&self, tool: &str, arguments: Raw, cx: &Context) -> Result<ToolOutput, ToolError> {
+        let plan = Documents::<Plan>::open(&*self.state, KIND, cx.state_key());
+        match tool {
+            "create_goal" => goals::create(&plan, parse(&arguments)?, &self.clock).await,
+            "list_goals" => goals::list(&plan).await,
+            "update_goal" => goals::update(&plan, parse(&arguments)?).await,
+            "clear_goal" => goals::clear(&plan).await,
+            "add_todo" => todos::add(&plan, parse(&arguments)?).await,
+            "mark_todo" => todos::mark(&plan, parse(&arguments)?).await,
+            "update_todo" => todos::update(&plan, parse(&arguments)?).await,
+            "clear_todos" => todos::clear(&plan, parse(&arguments)?).await,
+            "add_memo" => memos::add(&plan, parse(&arguments)?).await,
+            "clear_memo" => memos::clear(&plan, parse(&arguments)?).await,
+            "get_planning_state" => overview::show(&plan, parse(&arguments)?).await,
+            "clear_session" => overview::clear(&plan).await,
+            "sequentialthinking" => thoughts::think(&plan, parse(&arguments)?).await,
+            "critiqueAndReflection" => thoughts::reflect(&plan, parse(&arguments)?).await,
+            _ => Err(CallError::client(Kind::Unknown, format!("Unknown tool: {tool}")).into()),
+        }
     }
 
     /// Nothing is kept outside the documents, which the State forgets by itself when a session ends.

@@ -10,14 +10,14 @@ use super::*;
 use crate::plan::MAX_TEXT;
 
 struct Desk {
-    backend: BuiltinBackend,
+    backend: BuiltinBackend<Planning>,
 }
 
 impl Desk {
     fn new() -> Self {
         let state = Arc::new(MemoryState::new(MemoryOptions::default()));
         let (clock, _) = Clock::settable(humantime::parse_rfc3339("2026-01-01T00:00:00Z").unwrap());
-        Self { backend: BuiltinBackend::new(Arc::new(Planning::new(state, clock)), ToolErrors::Result) }
+        Self { backend: BuiltinBackend::new(Planning::new(state, clock), ToolErrors::Result) }
     }
 
     async fn result(&self, cx: &Context, tool: &str, arguments: Value) -> Value {

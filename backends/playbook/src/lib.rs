@@ -12,7 +12,7 @@ use std::{
 };
 
 use moongate_core::{
-    BoxFuture, Builtin, CallError, Clock, Context, Kind, Raw, SessionKey,
+    Builtin, CallError, Clock, Context, Kind, Raw, SessionKey,
     arguments::parse,
     builtin::{ToolError, ToolOutput, ToolSpec},
 };
@@ -49,23 +49,6 @@ impl Playbook {
         Self { stores, clock, options, made: AtomicU64::new(0) }
     }
 
-    async fn run(&self, tool: &str, arguments: &Raw, cx: &Context) -> Result<ToolOutput, ToolError> {
-        let assistant = cx.ids.assistant.as_deref();
-        let library = Library::open(&*self.stores, cx, assistant, self.options.require_assistant)?;
-        match tool {
-            "create_playbook" => {
-                run::create(&library, parse(arguments)?, || self.next_id(), &self.now()).await
-            }
-            "select_playbook" => run::select(&library, parse(arguments)?).await,
-            "get_playbook" => run::get(&library, parse(arguments)?).await,
-            "update_playbook" => run::update(&library, parse(arguments)?, &self.now()).await,
-            "delete_playbook" => run::delete(&library, parse(arguments)?).await,
-            "list_playbooks" => run::list(&library, parse(arguments)?).await,
-            "show_playbooks" | "get_playbook_page" => run::show(&library, parse(arguments)?).await,
-            _ => Err(CallError::client(Kind::Unknown, format!("Unknown tool: {tool}")).into()),
-        }
-    }
-
     fn now(&self) -> String {
         humantime::format_rfc3339_millis(self.clock.now()).to_string()
     }
@@ -85,13 +68,21 @@ impl Builtin for Playbook {
         tools::all()
     }
 
-    fn call_tool<'a>(
-        &'a self,
-        tool: &'a str,
-        arguments: Raw,
-        cx: &'a Context,
-    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
-        Box::pin(async move { self.run(tool, &arguments, cx).await })
+    async fn call_tool(&self, tool: &str, arguments: Raw, cx: &Context) -> Result<ToolOutput, ToolError> {
+        let assistant = cx.ids.assistant.as_deref();
+        let library = Library::open(&*self.stores, cx, assistant, self.options.require_assistant)?;
+        match tool {
+            "create_playbook" => {
+                run::create(&library, parse(&arguments)?, || self.next_id(), &self.now()).await
+            }
+            "select_playbook" => run::select(&library, parse(&arguments)?).await,
+            "get_playbook" => run::get(&library, parse(&arguments)?).await,
+            "update_playbook" => run::update(&library, parse(&arguments)?, &self.now()).await,
+            "delete_playbook" => run::delete(&library, parse(&arguments)?).await,
+            "list_playbooks" => run::list(&library, parse(&arguments)?).await,
+            "show_playbooks" | "get_playbook_page" => run::show(&library, parse(&arguments)?).await,
+            _ => Err(CallError::client(Kind::Unknown, format!("Unknown tool: {tool}")).into()),
+        }
     }
 
     /// Nothing is kept in memory, and stored rows stay.

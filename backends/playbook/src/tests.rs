@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use moongate_core::{Backend, Call, Operation, Principal, StoreScope, clock::ClockHandle};
+use moongate_core::{Backend, BoxFuture, Call, Operation, Principal, StoreScope, clock::ClockHandle};
 use moongate_storage::{
     self as storage,
     store::{Batch, Kind, Put, Revision, Row, Rows, Store},
@@ -16,7 +16,7 @@ use super::*;
 use crate::library::MAX_PLAYBOOKS;
 
 struct Desk {
-    backend: BuiltinBackend,
+    backend: BuiltinBackend<Playbook>,
     clock: ClockHandle,
     folder: tempfile::TempDir,
 }
@@ -35,7 +35,7 @@ impl Desk {
         let storage = Options { durability: Durability::Relaxed, clock: clock.clone() };
         let stores = Arc::new(SqliteStore::open(&folder.path().join("test.db"), storage).unwrap());
         let playbook = Playbook::new(stores, clock, options);
-        Self { backend: BuiltinBackend::new(Arc::new(playbook), ToolErrors::Result), clock: handle, folder }
+        Self { backend: BuiltinBackend::new(playbook, ToolErrors::Result), clock: handle, folder }
     }
 
     async fn result(&self, cx: &Context, tool: &str, arguments: Value) -> Value {
@@ -383,7 +383,7 @@ async fn a_full_session_names_the_tool_that_makes_room() {
     let options = Options { durability: Durability::Relaxed, clock: Clock::system() };
     let stores = Arc::new(SqliteStore::open(&folder.path().join("test.db"), options).unwrap());
     let playbook = Playbook::new(stores.clone(), Clock::system(), PlaybookOptions::default());
-    let backend = BuiltinBackend::new(Arc::new(playbook), ToolErrors::Result);
+    let backend = BuiltinBackend::new(playbook, ToolErrors::Result);
     let (_, clock) = Clock::settable(std::time::UNIX_EPOCH);
     let desk = Desk { backend, clock, folder };
     let puts = (0..MAX_PLAYBOOKS).map(|number| Put {
@@ -446,7 +446,7 @@ async fn a_new_playbook_does_not_read_the_others() {
     let stores = SqliteStore::open(&folder.path().join("test.db"), options).unwrap();
     let sealed = Arc::new(Sealed(stores.open(&me().store_scope())));
     let playbook = Playbook::new(sealed, Clock::system(), PlaybookOptions::default());
-    let backend = BuiltinBackend::new(Arc::new(playbook), ToolErrors::Result);
+    let backend = BuiltinBackend::new(playbook, ToolErrors::Result);
     let (_, clock) = Clock::settable(std::time::UNIX_EPOCH);
     let desk = Desk { backend, clock, folder };
     desk.create(&me(), "one").await;

@@ -13,7 +13,7 @@ use std::{
 };
 
 use moongate_core::{
-    BoxFuture, Builtin, CallError, Clock, Context, Kind, Raw, SessionKey,
+    Builtin, CallError, Clock, Context, Kind, Raw, SessionKey,
     arguments::parse,
     builtin::{ToolError, ToolOutput, ToolSpec},
 };
@@ -42,18 +42,6 @@ impl Ui {
         let instance = RandomState::new().hash_one(clock.millis());
         Self { state, clock, ids: Ids { instance, next: AtomicU64::new(0) } }
     }
-
-    async fn run(&self, tool: &str, arguments: &Raw, cx: &Context) -> Result<ToolOutput, ToolError> {
-        let prompts = Documents::<Prompts>::open(&*self.state, KIND, cx.state_key());
-        match tool {
-            "prompt_user" => prompt::ask(&prompts, parse(arguments)?, self.ids.next()).await,
-            "reply_prompt" => prompt::reply(&prompts, parse(arguments)?, &self.clock).await,
-            "visualize_data" => chart::draw(&parse(arguments)?, &self.ids.next()),
-            "wait_for_user_resume" => pause::wait(&parse(arguments)?, &self.ids.next(), &self.clock),
-            "resume_from_wait" => pause::resume(&parse(arguments)?, &self.clock),
-            _ => Err(CallError::client(Kind::Unknown, format!("Unknown tool: {tool}")).into()),
-        }
-    }
 }
 
 impl Builtin for Ui {
@@ -65,13 +53,16 @@ impl Builtin for Ui {
         [prompt::tools(), chart::tools(), pause::tools()].concat()
     }
 
-    fn call_tool<'a>(
-        &'a self,
-        tool: &'a str,
-        arguments: Raw,
-        cx: &'a Context,
-    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
-        Box::pin(async move { self.run(tool, &arguments, cx).await })
+    async fn call_tool(&self, tool: &str, arguments: Raw, cx: &Context) -> Result<ToolOutput, ToolError> {
+        let prompts = Documents::<Prompts>::open(&*self.state, KIND, cx.state_key());
+        match tool {
+            "prompt_user" => prompt::ask(&prompts, parse(&arguments)?, self.ids.next()).await,
+            "reply_prompt" => prompt::reply(&prompts, parse(&arguments)?, &self.clock).await,
+            "visualize_data" => chart::draw(&parse(&arguments)?, &self.ids.next()),
+            "wait_for_user_resume" => pause::wait(&parse(&arguments)?, &self.ids.next(), &self.clock),
+            "resume_from_wait" => pause::resume(&parse(&arguments)?, &self.clock),
+            _ => Err(CallError::client(Kind::Unknown, format!("Unknown tool: {tool}")).into()),
+        }
     }
 
     /// Nothing is kept outside the documents, which the State forgets by itself when a session ends.

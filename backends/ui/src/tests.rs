@@ -11,7 +11,7 @@ use super::*;
 use crate::prompt::MAX_OPEN;
 
 struct Desk {
-    backend: BuiltinBackend,
+    backend: BuiltinBackend<Ui>,
     clock: ClockHandle,
 }
 
@@ -19,7 +19,7 @@ impl Desk {
     fn new() -> Self {
         let state = Arc::new(MemoryState::new(MemoryOptions::default()));
         let (clock, handle) = Clock::settable(humantime::parse_rfc3339("2026-01-01T00:00:00Z").unwrap());
-        let backend = BuiltinBackend::new(Arc::new(Ui::new(state, clock)), ToolErrors::Result);
+        let backend = BuiltinBackend::new(Ui::new(state, clock), ToolErrors::Result);
         Self { backend, clock: handle }
     }
 

@@ -17,7 +17,7 @@ use moongate_backend_planning::Planning;
 use moongate_backend_playbook::{Playbook, PlaybookOptions};
 use moongate_backend_ui::Ui;
 use moongate_config::{Config, Durability, Eviction, RootKey};
-use moongate_core::{Backend, Builtin, Changes, Clock};
+use moongate_core::{Builtin, Changes, Clock};
 use moongate_proxy::{
     Catalog, Gateway, Member, Parts, Snapshot,
     gateway::{Announced, StateHandle},
@@ -151,27 +151,18 @@ impl Lasting {
 
     /// The backends in the order their tools are listed.
     fn members(&self, config: &Config) -> Vec<Member> {
-        let member = |(name, builtin): (&'static str, Arc<dyn Builtin>)| {
-            let settings = config.backends.get(name).filter(|settings| settings.enabled)?;
-            let tool_errors = match settings.tool_errors {
-                moongate_config::ToolErrors::Result => ToolErrors::Result,
-                moongate_config::ToolErrors::Jsonrpc => ToolErrors::JsonRpc,
-            };
-            let backend: Arc<dyn Backend> = Arc::new(BuiltinBackend::new(builtin, tool_errors));
-            Some(Member { name: name.into(), backend })
-        };
-        self.extra.iter().cloned().chain(self.builtins(config).into_iter().filter_map(member)).collect()
+        self.extra.iter().cloned().chain(self.builtins(config).into_iter().flatten()).collect()
     }
 
-    /// The backends of this build. They keep nothing themselves, so new ones for a new configuration find everything
-    /// where the old ones left it.
-    fn builtins(&self, config: &Config) -> [(&'static str, Arc<dyn Builtin>); 3] {
+    /// The backends of this build, but for those that are switched off. They keep nothing themselves, so new ones for a new
+    /// configuration find everything where the old ones left it.
+    fn builtins(&self, config: &Config) -> [Option<Member>; 3] {
         let state = || Arc::clone(&self.state) as Arc<dyn State>;
         let playbook = PlaybookOptions { require_assistant: config.context.require_assistant };
         [
-            ("planning", Arc::new(Planning::new(state(), self.clock.clone()))),
-            ("playbook", Arc::new(Playbook::new(Arc::clone(&self.stores), self.clock.clone(), playbook))),
-            ("ui", Arc::new(Ui::new(state(), self.clock.clone()))),
+            member(config, Planning::new(state(), self.clock.clone())),
+            member(config, Playbook::new(Arc::clone(&self.stores), self.clock.clone(), playbook)),
+            member(config, Ui::new(state(), self.clock.clone())),
         ]
     }
 
@@ -187,6 +178,16 @@ impl Lasting {
             open_token(&config.security.token_file)
         }
     }
+}
+
+fn member(config: &Config, builtin: impl Builtin + 'static) -> Option<Member> {
+    let name = builtin.name();
+    let settings = config.backends.get(name).filter(|settings| settings.enabled)?;
+    let tool_errors = match settings.tool_errors {
+        moongate_config::ToolErrors::Result => ToolErrors::Result,
+        moongate_config::ToolErrors::Jsonrpc => ToolErrors::JsonRpc,
+    };
+    Some(Member { name: name.into(), backend: Arc::new(BuiltinBackend::new(builtin, tool_errors)) })
 }
 
 fn memory_options(config: &Config) -> MemoryOptions {

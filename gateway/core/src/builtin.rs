@@ -3,7 +3,7 @@
 //! `moongate_upstream::builtin` makes a [`crate::Backend`] of it: it checks arguments against the published schema,
 //! shapes results, and turns a [`ToolError`] into a result with `isError`.
 
-use std::sync::Arc;
+use std::{future::Future, sync::Arc};
 
 use moongate_wire::{Raw, code, write::ToolResult};
 use serde::Serialize;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 pub use moongate_wire::write::{Fragment, escape};
 
-use crate::{BoxFuture, CallError, Context, Scope, SessionKey};
+use crate::{CallError, Context, Scope, SessionKey};
 
 /// A backend of tools in this process.
 pub trait Builtin: Send + Sync {
@@ -22,12 +22,12 @@ pub trait Builtin: Send + Sync {
     fn tools(&self) -> Vec<ToolSpec>;
 
     /// Runs the tool called `tool` (its canonical name) on arguments that fit its schema. Dropping the future cancels.
-    fn call_tool<'a>(
-        &'a self,
-        tool: &'a str,
+    fn call_tool(
+        &self,
+        tool: &str,
         arguments: Raw,
-        cx: &'a Context,
-    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>>;
+        cx: &Context,
+    ) -> impl Future<Output = Result<ToolOutput, ToolError>> + Send;
 
     /// The transport session is over: free what was kept for it in memory. Stored rows stay.
     fn session_ended(&self, session: &SessionKey);

@@ -17,8 +17,8 @@ use serde_json::{Map, Value, json};
 use crate::schema::Schema;
 
 /// A [`Builtin`] as a [`Backend`].
-pub struct BuiltinBackend {
-    builtin: Arc<dyn Builtin>,
+pub struct BuiltinBackend<B> {
+    builtin: B,
     tools: Vec<Entry>,
     by_name: hash::Map<Arc<str>, usize>,
     offer: Arc<Offer>,
@@ -40,9 +40,9 @@ struct Entry {
     schema: Schema,
 }
 
-impl BuiltinBackend {
+impl<B: Builtin> BuiltinBackend<B> {
     /// Puts `builtin` behind the seam.
-    pub fn new(builtin: Arc<dyn Builtin>, tool_errors: ToolErrors) -> Self {
+    pub fn new(builtin: B, tool_errors: ToolErrors) -> Self {
         let specs = builtin.tools();
         let mut by_name = hash::Map::default();
         for (index, spec) in specs.iter().enumerate() {
@@ -92,7 +92,7 @@ impl BuiltinBackend {
     }
 }
 
-impl Backend for BuiltinBackend {
+impl<B: Builtin> Backend for BuiltinBackend<B> {
     fn offer<'a>(&'a self, _cx: &'a Context) -> BoxFuture<'a, Arc<Offer>> {
         Box::pin(ready(Arc::clone(&self.offer)))
     }
@@ -120,7 +120,7 @@ impl Backend for BuiltinBackend {
     }
 }
 
-impl fmt::Debug for BuiltinBackend {
+impl<B: Builtin> fmt::Debug for BuiltinBackend<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "BuiltinBackend({})", self.builtin.name())
     }

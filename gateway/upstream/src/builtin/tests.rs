@@ -31,21 +31,14 @@ impl Builtin for Probe {
         vec![spec("echo", &["repeat", "say"], Scope::READ), spec("fail", &[], Scope::WRITE)]
     }
 
-    fn call_tool<'a>(
-        &'a self,
-        tool: &'a str,
-        arguments: Raw,
-        _cx: &'a Context,
-    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
-        Box::pin(async move {
-            match (tool, arguments.as_str()) {
-                ("echo", text) => Ok(ToolOutput::new(text, json!({"heard": text}))),
-                (_, r#"{"text":"denied"}"#) => {
-                    Err(ToolError::denied("no").with_details(json!({"success": false})))
-                }
-                _ => Err(CallError::missing_capability("sampling").into()),
+    async fn call_tool(&self, tool: &str, arguments: Raw, _cx: &Context) -> Result<ToolOutput, ToolError> {
+        match (tool, arguments.as_str()) {
+            ("echo", text) => Ok(ToolOutput::new(text, json!({"heard": text}))),
+            (_, r#"{"text":"denied"}"#) => {
+                Err(ToolError::denied("no").with_details(json!({"success": false})))
             }
-        })
+            _ => Err(CallError::missing_capability("sampling").into()),
+        }
     }
 
     fn session_ended(&self, session: &SessionKey) {
@@ -53,20 +46,20 @@ impl Builtin for Probe {
     }
 }
 
-fn backend(tool_errors: ToolErrors) -> BuiltinBackend {
-    BuiltinBackend::new(Arc::new(Probe::default()), tool_errors)
+fn backend(tool_errors: ToolErrors) -> BuiltinBackend<Probe> {
+    BuiltinBackend::new(Probe::default(), tool_errors)
 }
 
 fn context() -> Context {
     Context::for_test(Principal::local(), "s", None, None)
 }
 
-async fn perform(backend: &BuiltinBackend, operation: Operation) -> Result<Value, CallError> {
+async fn perform(backend: &BuiltinBackend<Probe>, operation: Operation) -> Result<Value, CallError> {
     let reply = backend.call(Call { operation, meta: None }, &context()).await?;
     Ok(reply.result.parse().unwrap())
 }
 
-async fn call(backend: &BuiltinBackend, name: &str, arguments: &str) -> Result<Value, CallError> {
+async fn call(backend: &BuiltinBackend<Probe>, name: &str, arguments: &str) -> Result<Value, CallError> {
     let arguments = Raw::from_text(arguments.to_owned()).unwrap();
     perform(backend, Operation::CallTool { name: name.into(), arguments }).await
 }
@@ -159,8 +152,7 @@ async fn the_offer_is_built_once_and_complete() {
 
 #[test]
 fn the_end_of_a_session_is_passed_on() {
-    let probe = Arc::new(Probe::default());
-    let backend = BuiltinBackend::new(probe.clone(), ToolErrors::Result);
+    let backend = backend(ToolErrors::Result);
     backend.session_ended(&context().session_key());
-    assert_eq!(*probe.ended.lock().unwrap(), [context().session_key()]);
+    assert_eq!(*backend.builtin.ended.lock().unwrap(), [context().session_key()]);
 }
