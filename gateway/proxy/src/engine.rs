@@ -207,8 +207,7 @@ impl Gateway {
         let peer = Peer::new(Arc::clone(&caller.client), link);
         let (limit, start) = (timeout(caller, target.timeout), Instant::now());
         let cx = self.context(caller, params, Some(&target.claimed), peer, start + limit)?;
-        let name = params.name().or(params.uri()).unwrap_or_default();
-        let observed = Observed::new(method, name, &target.metric, start, cx);
+        let observed = Observed::new(method, target.name, target.metric, start, cx);
         let call = Call { operation: target.operation, meta: clean_meta(params.meta()) };
         let (backend, inner) = (target.member.backend, Arc::clone(&outbox));
         let notes_dropped = self.metrics.notes_dropped().clone();

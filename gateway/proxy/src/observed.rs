@@ -1,5 +1,7 @@
 //! How calls ended: one duration per call, one log line with its three context ids, and nothing of what was said.
 
+use std::sync::Arc;
+
 use moongate_core::{CallError, Context, Kind, Raw};
 use moongate_telemetry::{ErrorType, Operation};
 use moongate_wire::Method;
@@ -14,8 +16,8 @@ const SHOWN_NAME: usize = 128;
 /// Notes how a call ended, also when it is dropped on the way.
 pub(crate) struct Observed {
     method: Method,
-    /// Tool, prompt or resource, as the client wrote it.
-    name: Box<str>,
+    /// Tool, prompt or resource, as clients see it.
+    name: Arc<str>,
     metric: Operation,
     started: Instant,
     pub(crate) cx: Context,
@@ -23,15 +25,18 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    pub(crate) fn new(method: Method, name: &str, metric: &Operation, started: Instant, cx: Context) -> Self {
-        Self {
-            method,
-            name: name.get(..name.floor_char_boundary(SHOWN_NAME)).unwrap_or_default().into(),
-            metric: metric.clone(),
-            started,
-            cx,
-            finished: false,
-        }
+    pub(crate) fn new(
+        method: Method,
+        name: Arc<str>,
+        metric: Operation,
+        started: Instant,
+        cx: Context,
+    ) -> Self {
+        Self { method, name, metric, started, cx, finished: false }
+    }
+
+    fn name(&self) -> &str {
+        self.name.get(..self.name.floor_char_boundary(SHOWN_NAME)).unwrap_or_default()
     }
 
     pub(crate) fn finish(mut self, outcome: &Outcome) {
@@ -45,7 +50,7 @@ impl Observed {
             let source = std::error::Error::source(error).map(ToString::to_string);
             tracing::info!(
                 method = self.method.as_str(),
-                name = &*self.name,
+                name = self.name(),
                 principal = self.cx.principal.as_str(),
                 session = &*self.cx.ids.session,
                 assistant = self.cx.ids.assistant.as_deref(),
@@ -62,7 +67,7 @@ impl Observed {
         self.metric.observe(elapsed, error);
         tracing::debug!(
             method = self.method.as_str(),
-            name = &*self.name,
+            name = self.name(),
             principal = self.cx.principal.as_str(),
             session = &*self.cx.ids.session,
             assistant = self.cx.ids.assistant.as_deref(),

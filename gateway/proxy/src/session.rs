@@ -65,8 +65,8 @@ pub struct Live {
     sessions: Weak<Sessions>,
     client: OnceLock<Arc<Client>>,
     pending: Mutex<Map<Box<str>, oneshot::Sender<Outcome>>>,
-    running: Mutex<Open<Id, Arc<Outbox>>>,
-    streams: Mutex<Open<u64, Attached>>,
+    running: Mutex<Open<Calls>>,
+    streams: Mutex<Open<Map<u64, Attached>>>,
     /// Numbers questions and writers.
     questions: AtomicU64,
     /// Held while the session's record is read, changed and written back.
@@ -74,15 +74,27 @@ pub struct Live {
 }
 
 /// What is open in a session; once the session has ended, nothing opens any more.
-#[derive(Debug)]
-struct Open<K, V> {
-    entries: Map<K, V>,
+#[derive(Debug, Default)]
+struct Open<T> {
+    entries: T,
     ended: bool,
 }
 
-impl<K, V> Default for Open<K, V> {
-    fn default() -> Self {
-        Self { entries: Map::default(), ended: false }
+/// The running calls of a session by their ids. A principal's calls have a ceiling, and most sessions have one or none:
+/// too few to be hashed.
+#[derive(Debug, Default)]
+struct Calls(Vec<(Id, Arc<Outbox>)>);
+
+impl Calls {
+    fn get_mut(&mut self, id: &Id) -> Option<&mut Arc<Outbox>> {
+        self.0.iter_mut().find(|(known, _)| known == id).map(|(_, outbox)| outbox)
+    }
+
+    /// Takes out the call with this id, if it is one that `goes`.
+    fn take(&mut self, id: &Id, goes: impl FnOnce(&Arc<Outbox>) -> bool) -> Option<Arc<Outbox>> {
+        let at = self.0.iter().position(|(known, _)| known == id)?;
+        let (_, outbox) = self.0.get(at)?;
+        goes(outbox).then(|| self.0.swap_remove(at).1)
     }
 }
 
@@ -212,16 +224,16 @@ impl Live {
         if running.ended {
             return Err(NotStarted::Ended);
         }
-        if running.entries.contains_key(id) {
+        if running.entries.get_mut(id).is_some() {
             return Err(NotStarted::InUse);
         }
-        running.entries.insert(id.clone(), Arc::clone(outbox));
+        running.entries.0.push((id.clone(), Arc::clone(outbox)));
         Ok(Running { live: Arc::clone(self), id: id.clone(), outbox: Arc::clone(outbox) })
     }
 
     /// Cancels a running call. Unknown ids are ignored, as late cancellations are normal.
     pub fn cancel(&self, id: &Id) {
-        if let Some(outbox) = lock(&self.running).entries.remove(id) {
+        if let Some(outbox) = lock(&self.running).entries.take(id, |_| true) {
             outbox.cancel();
         }
     }
@@ -305,7 +317,7 @@ impl Live {
     pub fn end(&self) {
         let mut running = lock(&self.running);
         running.ended = true;
-        for (_, outbox) in running.entries.drain() {
+        for (_, outbox) in running.entries.0.drain(..) {
             outbox.cancel();
         }
         drop(running);
@@ -355,11 +367,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let mut running = lock(&self.live.running);
         // After a cancellation another call may have taken the id.
-        if running.entries.get(&self.id).is_some_and(|current| Arc::ptr_eq(current, &self.outbox)) {
-            running.entries.remove(&self.id);
-        }
+        lock(&self.live.running).entries.take(&self.id, |current| Arc::ptr_eq(current, &self.outbox));
     }
 }
 

@@ -26,6 +26,8 @@ pub(crate) type Check<'a> = dyn Fn(&ToolEntry, &Raw) -> Result<(), CallError> + 
 /// Where a call goes and with what.
 pub(crate) struct Target {
     pub(crate) operation: Operation,
+    /// What clients call it.
+    pub(crate) name: Arc<str>,
     pub(crate) member: Member,
     /// The longest it may take, if a route says.
     pub(crate) timeout: Option<Duration>,
@@ -36,8 +38,13 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    fn plain(operation: Operation, member: &Member, metric: moongate_telemetry::Operation) -> Self {
-        Self { operation, member: member.clone(), timeout: None, claimed: Claimed::default(), metric }
+    fn plain(
+        operation: Operation,
+        name: Arc<str>,
+        member: &Member,
+        metric: moongate_telemetry::Operation,
+    ) -> Self {
+        Self { operation, name, member: member.clone(), timeout: None, claimed: Claimed::default(), metric }
     }
 }
 
@@ -64,6 +71,7 @@ impl Gateway {
                 let (arguments, claimed) = own(params, arguments, &|name| entry.declares(name));
                 Ok(Target {
                     operation: Operation::CallTool { name: Arc::clone(&entry.tool.name), arguments },
+                    name: Arc::clone(&entry.shown),
                     member: entry.member.clone(),
                     timeout: entry.timeout,
                     claimed,
@@ -74,13 +82,16 @@ impl Gateway {
                 let (member, prompt) = view.prompt(required(params.name(), "name")?)?;
                 // No prompt declares context fields: nobody's get through.
                 let (arguments, claimed) = own(params, arguments(params)?, &|_| false);
-                let operation = Operation::GetPrompt { name: Arc::clone(&prompt.name), arguments };
-                Ok(Target { claimed, ..Target::plain(operation, member, metric()) })
+                let name = &prompt.name;
+                let operation = Operation::GetPrompt { name: Arc::clone(name), arguments };
+                Ok(Target { claimed, ..Target::plain(operation, Arc::clone(name), member, metric()) })
             }
             Method::ReadResource => {
                 let uri = required(params.uri(), "uri")?;
-                let operation = Operation::ReadResource { uri: uri.into() };
-                Ok(Target::plain(operation, view.resource(uri)?, metric()))
+                let member = view.resource(uri)?;
+                let uri: Arc<str> = uri.into();
+                let operation = Operation::ReadResource { uri: Arc::clone(&uri) };
+                Ok(Target::plain(operation, uri, member, metric()))
             }
             _ => Err(unsupported(method)),
         }

@@ -50,7 +50,16 @@ pub struct Gate {
 pub struct Admitted {
     identity: Identity,
     address: IpAddr,
-    rates: Vec<Rate>,
+    rates: Rates,
+}
+
+/// The rates of one caller. Made for every request, so never more than these, and without an allocation.
+#[derive(Clone, Copy, Debug, Default)]
+enum Rates {
+    #[default]
+    None,
+    One([Rate; 1]),
+    Both([Rate; 2]),
 }
 
 impl Admitted {
@@ -71,7 +80,11 @@ impl Admitted {
 
     /// What its call is to be counted against, once, when it enters.
     pub fn rates(&self) -> &[Rate] {
-        &self.rates
+        match &self.rates {
+            Rates::None => &[],
+            Rates::One(one) => one,
+            Rates::Both(both) => both,
+        }
     }
 }
 
@@ -135,7 +148,7 @@ impl Gate {
         if !local && !listed.any(|entry| entry.covers(&host)) {
             return Err(Denied::host());
         }
-        match cors(knock.headers, &self.settings.origins) {
+        match cors(knock.shown.origin, &self.settings.origins) {
             Cors::Refused => Err(Denied::origin()),
             decision => Ok(decision),
         }
@@ -201,7 +214,11 @@ impl Gate {
         let Settings { per_address, per_principal, .. } = &self.settings;
         let by_address = per_address.zip(address).map(|(quota, address)| limit::address_rate(address, quota));
         let by_principal = per_principal.map(|quota| limit::principal_rate(&identity.principal, quota));
-        let rates = by_address.into_iter().chain(by_principal).collect();
+        let rates = match (by_address, by_principal) {
+            (None, None) => Rates::None,
+            (Some(one), None) | (None, Some(one)) => Rates::One([one]),
+            (Some(address), Some(principal)) => Rates::Both([address, principal]),
+        };
         Admitted { identity, address: address.unwrap_or(IpAddr::from([127, 0, 0, 1])), rates }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::{fmt, net::IpAddr};
 
-use http::{HeaderMap, Uri, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, Version, header};
 use percent_encoding::percent_decode_str;
 
 /// Query parameters that people put tokens into. Query strings end up in logs, histories and `Referer`.
@@ -19,6 +19,74 @@ pub struct Conn {
     pub loopback_listener: bool,
 }
 
+/// What one header says.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub enum Said<'a> {
+    /// Nothing.
+    #[default]
+    Absent,
+    /// This.
+    Once(&'a HeaderValue),
+    /// This, and then something else.
+    Again(&'a HeaderValue),
+}
+
+impl<'a> Said<'a> {
+    /// Takes note of what it says next.
+    pub fn note(&mut self, value: &'a HeaderValue) {
+        *self = match *self {
+            Self::Absent => Self::Once(value),
+            Self::Once(first) | Self::Again(first) => Self::Again(first),
+        };
+    }
+
+    /// The first of what it says.
+    pub fn first(self) -> Option<&'a HeaderValue> {
+        match self {
+            Self::Absent => None,
+            Self::Once(value) | Self::Again(value) => Some(value),
+        }
+    }
+
+    /// The first of what it says, if that is text.
+    pub fn text(self) -> Option<&'a str> {
+        self.first()?.to_str().ok()
+    }
+}
+
+/// The headers that the gate reads. Looking one up by its name hashes that name anew; whoever goes through all headers for
+/// others passes these by.
+#[derive(Clone, Copy, Default)]
+pub struct Shown<'a> {
+    host: Said<'a>,
+    pub(crate) origin: Said<'a>,
+    authorization: Said<'a>,
+}
+
+impl<'a> Shown<'a> {
+    /// Finds them.
+    pub fn read(headers: &'a HeaderMap) -> Self {
+        let mut shown = Self::default();
+        headers.iter().for_each(|(name, value)| shown.note(name, value));
+        shown
+    }
+
+    /// Takes note of a header, if it is one of them.
+    pub fn note(&mut self, name: &HeaderName, value: &'a HeaderValue) {
+        match *name {
+            header::HOST => self.host.note(value),
+            header::ORIGIN => self.origin.note(value),
+            header::AUTHORIZATION => self.authorization.note(value),
+            _ => {}
+        }
+    }
+
+    /// Whether a page of some site sent this.
+    pub fn has_origin(&self) -> bool {
+        self.origin != Said::Absent
+    }
+}
+
 /// A request that wants in.
 #[derive(Clone, Copy)]
 pub struct Knock<'a> {
@@ -26,6 +94,8 @@ pub struct Knock<'a> {
     pub conn: &'a Conn,
     /// Its headers.
     pub headers: &'a HeaderMap,
+    /// Those of them that the gate always reads.
+    pub shown: Shown<'a>,
     /// Its target; with HTTP/2 this holds the authority.
     pub uri: &'a Uri,
     /// The version of HTTP.
@@ -50,12 +120,11 @@ impl<'a> Knock<'a> {
     ///
     /// HTTP/1 must name it in exactly one `Host` header, HTTP/2 in the authority of its target or there.
     pub(crate) fn host(&self) -> Option<&'a str> {
-        let mut headers = self.headers.get_all(header::HOST).iter();
-        let (header, second) = (headers.next(), headers.next());
-        if second.is_some() {
-            return None;
-        }
-        let header = header.map(http::HeaderValue::to_str).transpose().ok()?;
+        let header = match self.shown.host {
+            Said::Absent => None,
+            Said::Once(value) => Some(value.to_str().ok()?),
+            Said::Again(_) => return None,
+        };
         let authority = self.uri.authority().map(http::uri::Authority::as_str);
         match (header, authority) {
             (Some(header), Some(authority)) => header.eq_ignore_ascii_case(authority).then_some(header),
@@ -67,11 +136,10 @@ impl<'a> Knock<'a> {
 
     /// What the `Authorization` header holds.
     pub(crate) fn bearer(&self) -> Bearer<'a> {
-        let mut headers = self.headers.get_all(header::AUTHORIZATION).iter();
-        match (headers.next(), headers.next()) {
-            (None, _) => Bearer::Absent,
-            (Some(_), Some(_)) => Bearer::Several,
-            (Some(value), None) => value.to_str().map_or(Bearer::Unusable, parse_bearer),
+        match self.shown.authorization {
+            Said::Absent => Bearer::Absent,
+            Said::Once(value) => value.to_str().map_or(Bearer::Unusable, parse_bearer),
+            Said::Again(_) => Bearer::Several,
         }
     }
 
@@ -98,6 +166,24 @@ impl fmt::Debug for Knock<'_> {
     }
 }
 
+impl fmt::Debug for Said<'_> {
+    /// Whether and how often, not what: it may be a token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Absent => "Absent",
+            Self::Once(_) => "Once(***)",
+            Self::Again(_) => "Again(***)",
+        })
+    }
+}
+
+impl fmt::Debug for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, origin, authorization } = self;
+        write!(f, "Shown {{ host: {host:?}, origin: {origin:?}, authorization: {authorization:?} }}")
+    }
+}
+
 impl fmt::Debug for Bearer<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -110,13 +196,12 @@ impl fmt::Debug for Bearer<'_> {
 }
 
 fn parse_bearer(value: &str) -> Bearer<'_> {
-    let (scheme, token) = value.split_once(' ').unwrap_or((value, ""));
-    let token = token.trim();
-    if scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() {
-        Bearer::Token(token)
-    } else {
-        Bearer::Unusable
-    }
+    const SCHEME: &str = "bearer ";
+    let token = match value.split_at_checked(SCHEME.len()) {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case(SCHEME) => token.trim_ascii(),
+        _ => "",
+    };
+    if token.is_empty() { Bearer::Unusable } else { Bearer::Token(token) }
 }
 
 #[cfg(test)]
@@ -139,7 +224,8 @@ mod tests {
         let conn = Conn { address: IpAddr::from([127, 0, 0, 1]), loopback_listener: true };
         let headers = headers(&hosts.iter().map(|host| ("host", *host)).collect::<Vec<_>>());
         let uri = Uri::from_static(uri);
-        Knock { conn: &conn, headers: &headers, uri: &uri, version }.host().map(str::to_owned)
+        let shown = Shown::read(&headers);
+        Knock { conn: &conn, headers: &headers, shown, uri: &uri, version }.host().map(str::to_owned)
     }
 
     #[test]
@@ -185,7 +271,8 @@ mod tests {
         ] {
             let pairs: Vec<_> = values.iter().map(|value| ("authorization", *value)).collect();
             let headers = headers(&pairs);
-            let knock = Knock { conn: &conn, headers: &headers, uri: &uri, version: Version::HTTP_11 };
+            let (headers, shown) = (&headers, Shown::read(&headers));
+            let knock = Knock { conn: &conn, headers, shown, uri: &uri, version: Version::HTTP_11 };
             assert_eq!(knock.bearer(), expected, "{values:?}");
         }
     }
@@ -206,7 +293,8 @@ mod tests {
             ("/mcp?%74oken", true),
         ] {
             let uri = Uri::from_static(uri);
-            let knock = Knock { conn: &conn, headers: &headers, uri: &uri, version: Version::HTTP_11 };
+            let (headers, shown) = (&headers, Shown::read(&headers));
+            let knock = Knock { conn: &conn, headers, shown, uri: &uri, version: Version::HTTP_11 };
             assert_eq!(knock.token_in_query(), expected, "{uri}");
         }
     }

@@ -30,7 +30,7 @@ pub use denied::{Denied, Reason};
 pub use error::Error;
 pub use gate::{Admitted, Gate, Settings};
 pub use keyring::{Keyring, Purpose, SealError};
-pub use knock::{Conn, Knock};
+pub use knock::{Conn, Knock, Said, Shown};
 pub use origin::{Authority, Origin};
 pub use secret::{Secret, TokenFile, Warning};
 pub use token::{Claims, Issued, IssuedTokens};

@@ -12,6 +12,8 @@ use std::{
 
 use http::{HeaderMap, HeaderValue, header};
 
+use crate::knock::Said;
+
 /// A host with or without a port, as in `Host`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Authority {
@@ -95,7 +97,8 @@ impl FromStr for Authority {
             let (address, port) = rest.split_once(']').ok_or(ParseError::Authority)?;
             (address.parse().map(Host::V6).map_err(|_| ParseError::Authority)?, port)
         } else {
-            let (name, port) = text.split_at(text.find(':').unwrap_or(text.len()));
+            let colon = text.bytes().position(|byte| byte == b':');
+            let (name, port) = text.split_at(colon.unwrap_or(text.len()));
             (parse_name(name)?, port)
         };
         let port = match port.strip_prefix(':') {
@@ -181,12 +184,11 @@ impl fmt::Display for Origin {
 }
 
 /// Decides about the `Origin` of a request: absent, local, or one of `listed`, exactly.
-pub fn cors<'a>(headers: &'a HeaderMap, listed: &[Origin]) -> Cors<'a> {
-    let mut values = headers.get_all(header::ORIGIN).iter();
-    let value = match (values.next(), values.next()) {
-        (None, _) => return Cors::Absent,
-        (Some(value), None) => value,
-        (Some(_), Some(_)) => return Cors::Refused,
+pub fn cors<'a>(origin: Said<'a>, listed: &[Origin]) -> Cors<'a> {
+    let value = match origin {
+        Said::Absent => return Cors::Absent,
+        Said::Once(value) => value,
+        Said::Again(_) => return Cors::Refused,
     };
     let origin = value.to_str().ok().and_then(|text| text.parse::<Origin>().ok());
     match origin {

@@ -135,14 +135,15 @@ impl Gateway {
         conn: &Conn,
     ) -> Response<Body> {
         let snapshot = self.snapshot();
-        let knock = Knock { conn: &conn.gate, headers: &head.headers, uri: &head.uri, version: head.version };
         let named = Named::read(&head.headers);
+        let (headers, shown) = (&head.headers, named.shown);
+        let knock = Knock { conn: &conn.gate, headers, shown, uri: &head.uri, version: head.version };
         let version = named.version.first().map(|value| value.to_str().unwrap_or_default());
         // The gate checks Host and Origin when it admits; before that only where nobody is admitted, or where the answer
         // must say to a browser that its page may read it.
         let place = place(head.uri.path());
         let admits = matches!(place, Place::Mcp(_)) && head.method != Verb::OPTIONS;
-        let cors = if admits && !head.headers.contains_key(header::ORIGIN) {
+        let cors = if admits && !named.shown.has_origin() {
             origin::Cors::Absent
         } else {
             match snapshot.gate.check_site(&knock) {
@@ -263,10 +264,10 @@ impl Visit<'_> {
         let refuse = |status, code, message: &'static str| {
             Box::new(refused(None, &Refusal::new(status, code, message)))
         };
-        if !accept::is_json(self.head.headers.get(header::CONTENT_TYPE)) {
+        if !accept::is_json(self.named.content_type.first()) {
             return Err(refuse(415, code::INVALID_REQUEST, "expected application/json"));
         }
-        let accept = Accept::read(&self.head.headers).ok_or_else(|| {
+        let accept = Accept::read(self.named.accept, &self.head.headers).ok_or_else(|| {
             refuse(
                 406,
                 code::INVALID_REQUEST,

@@ -261,18 +261,18 @@ impl<A: App> Server<A> {
         let mut timer = pin!(time::sleep_until(Instant::now()));
         // A connection is polled with every request. What it waits for beside those is polled once, to be woken by it, and
         // again when it has happened: the waker of a task stays the same.
-        let (mut listens, mut told, mut timed) = (false, false, false);
+        let (mut listens, mut told, mut is_set) = (false, false, false);
         std::future::poll_fn(|cx| {
             let drains =
                 if listens { self.drain.is_draining() } else { draining.as_mut().poll(cx).is_ready() };
             listens = true;
             if drains && !told {
-                (told, timed) = (true, false);
+                (told, is_set) = (true, false);
                 activity.drain();
                 timer.as_mut().reset(Instant::now());
             }
-            if !timed || timer.is_elapsed() {
-                timed = true;
+            if !is_set || timer.is_elapsed() {
+                is_set = true;
                 while timer.as_mut().poll(cx).is_ready() {
                     match activity.verdict(Instant::now(), &self.options.times) {
                         Verdict::Wait(until) => timer.as_mut().reset(until),

@@ -7,12 +7,12 @@ use moongate_core::{Scope, Soon};
 use moongate_storage::{MemoryOptions, MemoryState};
 
 use super::*;
-use crate::{Conn, Error, LocalToken, Reason, TokenFile};
+use crate::{Conn, Error, LocalToken, Reason, Shown, TokenFile};
 
 /// A caller that passed, for tests of what comes after the gate.
 pub(crate) fn admitted(principal: Principal, scopes: Scopes) -> Admitted {
     let identity = Identity { principal, scopes: Arc::new(scopes) };
-    Admitted { identity, address: IpAddr::from([127, 0, 0, 1]), rates: Vec::new() }
+    Admitted { identity, address: IpAddr::from([127, 0, 0, 1]), rates: Rates::default() }
 }
 
 /// Knows tokens by heart: `NAME` is let in as `issued:NAME`, and some names mean trouble.
@@ -85,7 +85,7 @@ impl Request {
 
     async fn admit(&self, gate: &Gate) -> Result<Admitted, Denied> {
         let Self { conn, headers, uri, version } = self;
-        gate.admit(&Knock { conn, headers, uri, version: *version }).await
+        gate.admit(&Knock { conn, headers, shown: Shown::read(headers), uri, version: *version }).await
     }
 
     async fn refusal(&self, gate: &Gate) -> (u16, Reason, String) {
@@ -407,7 +407,7 @@ fn a_preflight_needs_no_token() {
     let request = Request::new(&[("host", "localhost"), ("origin", "http://localhost:3000")]);
     let check = |request: &Request| {
         let Request { conn, headers, uri, version } = request;
-        let knock = Knock { conn, headers, uri, version: *version };
+        let knock = Knock { conn, headers, shown: Shown::read(headers), uri, version: *version };
         gate.check_site(&knock).map(|cors| match cors {
             Cors::Allowed(origin) => origin.to_str().unwrap().to_owned(),
             other => format!("{other:?}"),
@@ -424,7 +424,7 @@ fn no_debug_output_holds_what_a_caller_presents() {
     let mut request = Request::with_token("very-secret");
     request.uri = Uri::from_static("/mcp?token=very-secret");
     let Request { conn, headers, uri, version } = &request;
-    let knock = Knock { conn, headers, uri, version: *version };
+    let knock = Knock { conn, headers, shown: Shown::read(headers), uri, version: *version };
     let printed = format!("{knock:?} {:?} {:?}", knock.bearer(), gate(Settings::default()));
     assert!(printed.contains("/mcp") && !printed.contains("very-secret"), "{printed}");
 }

@@ -1,6 +1,7 @@
 //! What a client takes and sends: `Accept` and `Content-Type`.
 
 use http::{HeaderMap, HeaderValue, header};
+use moongate_security::Said;
 
 /// The kinds of answer a client takes; at least one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,17 +16,19 @@ impl Accept {
     /// JSON only.
     pub(super) const JSON: Self = Self { json: true, events: false };
 
-    /// What the headers allow; without `Accept` everything, `None` when it excludes both.
-    pub(super) fn read(headers: &HeaderMap) -> Option<Self> {
-        let mut values = headers.get_all(header::ACCEPT).iter().peekable();
-        if values.peek().is_none() {
-            return Some(Self { json: true, events: true });
+    /// What the request takes: `accept` is what its header says first, which nearly always is all. Without `Accept`
+    /// everything, `None` when it excludes both.
+    pub(super) fn read(accept: Said<'_>, headers: &HeaderMap) -> Option<Self> {
+        match accept {
+            Said::Absent => return Some(Self { json: true, events: true }),
+            // What the specification tells clients to send, and nearly all of them do.
+            Said::Once(value) if value == "application/json, text/event-stream" => {
+                return Some(Self { json: true, events: true });
+            }
+            Said::Once(_) | Said::Again(_) => {}
         }
         let mut accept = Self { json: false, events: false };
-        // What the specification tells clients to send, and nearly all of them do.
-        if values.next_if(|value| *value == "application/json, text/event-stream").is_some() {
-            accept = Self { json: true, events: true };
-        }
+        let values = headers.get_all(header::ACCEPT).iter();
         for range in values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')) {
             let (kind, parameters) = range.split_once(';').unwrap_or((range, ""));
             let kind = kind.trim_ascii();
@@ -65,7 +68,11 @@ mod tests {
         for value in values {
             headers.append(header::ACCEPT, HeaderValue::from_static(value));
         }
-        Accept::read(&headers).map(|accept| (accept.json, accept.events))
+        let said = headers.iter().fold(Said::Absent, |mut said, (_, value)| {
+            said.note(value);
+            said
+        });
+        Accept::read(said, &headers).map(|accept| (accept.json, accept.events))
     }
 
     #[test]

@@ -218,7 +218,7 @@ impl Visit<'_> {
         if self.era() == Era::Modern {
             return post_only();
         }
-        if !Accept::read(&self.head.headers).is_some_and(|accept| accept.events) {
+        if !Accept::read(self.named.accept, &self.head.headers).is_some_and(|accept| accept.events) {
             let refusal = Refusal::new(
                 406,
                 code::INVALID_REQUEST,

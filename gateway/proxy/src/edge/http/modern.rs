@@ -20,7 +20,7 @@ use moongate_wire::{
 };
 use tokio::sync::mpsc;
 
-use super::{Visit, accept::Accept, answer, standing::Standing};
+use super::{Visit, accept::Accept, answer, names, standing::Standing};
 use crate::{
     edge::{
         body::{Body, Source},
@@ -39,9 +39,9 @@ use crate::{
 impl Visit<'_> {
     pub(super) async fn modern(&self, request: &Request, accept: Accept) -> Response<Body> {
         let headers = Headers {
-            version: self.named.version.repeated(),
-            method: self.named.method.repeated(),
-            name: self.named.name.repeated(),
+            version: names::repeated(self.named.version),
+            method: names::repeated(self.named.method),
+            name: names::repeated(self.named.name),
         };
         let (version, method) = match ladder::check_http(request, &headers) {
             Ok(checked) => checked,

@@ -1,6 +1,7 @@
 //! The headers of the protocol, found in one pass: looking one up by its name hashes that name anew.
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName};
+use moongate_security::{Said, Shown};
 use moongate_wire::header;
 
 /// `Mcp-Session-Id`
@@ -8,31 +9,25 @@ pub(super) const SESSION_ID: HeaderName = HeaderName::from_static(header::SESSIO
 /// `Last-Event-ID`
 pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static(header::LAST_EVENT_ID);
 
-/// The protocol's own headers of one request.
+/// The headers of one request that every request is asked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Named<'a> {
     /// `MCP-Protocol-Version`
-    pub(super) version: Value<'a>,
+    pub(super) version: Said<'a>,
     /// `Mcp-Method`
-    pub(super) method: Value<'a>,
+    pub(super) method: Said<'a>,
     /// `Mcp-Name`
-    pub(super) name: Value<'a>,
+    pub(super) name: Said<'a>,
     /// `Mcp-Session-Id`
-    pub(super) session: Value<'a>,
+    pub(super) session: Said<'a>,
     /// `X-Session-Id`, `X-Assistant-Id`, `X-Thread-Id`
-    pub(super) context: [Value<'a>; 3],
-}
-
-/// What one header says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Value<'a> {
-    /// Nothing.
-    #[default]
-    Absent,
-    /// This.
-    Once(&'a HeaderValue),
-    /// This, and then something else.
-    Again(&'a HeaderValue),
+    pub(super) context: [Said<'a>; 3],
+    /// `Content-Type`
+    pub(super) content_type: Said<'a>,
+    /// `Accept`
+    pub(super) accept: Said<'a>,
+    /// What the gate reads.
+    pub(super) shown: Shown<'a>,
 }
 
 impl<'a> Named<'a> {
@@ -48,43 +43,32 @@ impl<'a> Named<'a> {
                 "x-session-id" => &mut *session,
                 "x-assistant-id" => &mut *assistant,
                 "x-thread-id" => &mut *thread,
-                _ => continue,
+                "content-type" => &mut named.content_type,
+                "accept" => &mut named.accept,
+                _ => {
+                    named.shown.note(name, value);
+                    continue;
+                }
             };
-            *slot = match *slot {
-                Value::Absent => Value::Once(value),
-                Value::Once(first) | Value::Again(first) => Value::Again(first),
-            };
+            slot.note(value);
         }
         named
     }
 }
 
-impl<'a> Value<'a> {
-    /// The first of what it says.
-    pub(super) fn first(self) -> Option<&'a HeaderValue> {
-        match self {
-            Self::Absent => None,
-            Self::Once(value) | Self::Again(value) => Some(value),
-        }
-    }
-
-    /// The first of what it says, if that is text.
-    pub(super) fn text(self) -> Option<&'a str> {
-        self.first()?.to_str().ok()
-    }
-
-    /// What it says, where it must repeat something: a header that comes twice repeats nothing.
-    pub(super) fn repeated(self) -> Option<&'a [u8]> {
-        match self {
-            Self::Absent => None,
-            Self::Once(value) => Some(value.as_bytes()),
-            Self::Again(_) => Some(b""),
-        }
+/// What it says, where it must repeat something: a header that comes twice repeats nothing.
+pub(super) fn repeated(said: Said<'_>) -> Option<&[u8]> {
+    match said {
+        Said::Absent => None,
+        Said::Once(value) => Some(value.as_bytes()),
+        Said::Again(_) => Some(b""),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     #[test]
@@ -101,17 +85,21 @@ mod tests {
             ("x-thread-id", "xt"),
             ("x-thread-id", "other"),
             ("accept", "a"),
+            ("origin", "o"),
         ] {
             headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
         let named = Named::read(&headers);
-        let repeated = |value: Value<'_>| value.repeated().map(<[u8]>::to_vec);
+        let repeated = |said: Said<'_>| repeated(said).map(<[u8]>::to_vec);
         assert_eq!(repeated(named.version), Some(b"v".to_vec()));
         assert_eq!(repeated(named.method), Some(b"m".to_vec()));
         assert_eq!(repeated(named.name), Some(Vec::new()));
         assert_eq!(named.name.text(), Some("n"));
         assert_eq!(named.session.text(), Some("s"));
-        assert_eq!(named.context.map(Value::text), [Some("xs"), Some("xa"), Some("xt")]);
-        assert_eq!(Named::read(&HeaderMap::new()).session, Value::Absent);
+        assert_eq!(named.context.map(Said::text), [Some("xs"), Some("xa"), Some("xt")]);
+        assert_eq!(named.accept.text(), Some("a"));
+        assert_eq!(named.content_type, Said::Absent);
+        assert!(named.shown.has_origin());
+        assert_eq!(Named::read(&HeaderMap::new()).session, Said::Absent);
     }
 }

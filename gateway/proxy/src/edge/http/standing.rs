@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderValue, Uri, Version, header};
 use moongate_core::Principal;
-use moongate_security::{Conn, Knock};
+use moongate_security::{Conn, Knock, Shown};
 
 use super::Visit;
 use crate::gateway::Gateway;
@@ -51,7 +51,7 @@ impl Standing {
         loop {
             tokio::time::sleep(RECHECK).await;
             let Self { conn, headers, uri, version, .. } = self;
-            let knock = Knock { conn, headers, uri, version: *version };
+            let knock = Knock { conn, headers, shown: Shown::read(headers), uri, version: *version };
             let snapshot = self.gateway.snapshot();
             // On the heap: most of the time the stream only waits, and should not carry the gate's room all the while.
             let admitted = Box::pin(snapshot.gate.admit(&knock)).await;
