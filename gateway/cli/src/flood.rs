@@ -95,8 +95,7 @@ impl App for Guarded {
         request: Request<Incoming>,
         conn: Arc<Conn>,
     ) -> BoxFuture<'static, Response<Body>> {
-        let trusted = &self.gateway.snapshot().config.server.trusted_proxies;
-        let client = address::client_address(conn.address.ip(), request.headers(), trusted);
+        let client = self.gateway.client_address(conn.address.ip(), request.headers());
         match self.flood.count(client) {
             None => Arc::clone(&self.gateway).handle(request, conn),
             Some(wait) => {

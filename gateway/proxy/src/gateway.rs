@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeSet, HashSet},
+    net::IpAddr,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -10,9 +11,10 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use http::HeaderMap;
 use moongate_config::Config;
 use moongate_core::{Change, Changes, Clock, Principal, SessionKey, hash::Map, task::Group};
-use moongate_security::{gate::Gate, keyring::Keyring};
+use moongate_security::{address, gate::Gate, keyring::Keyring};
 use moongate_storage::{Note, State, To};
 use moongate_telemetry::{Metrics, Operation, Transport};
 use moongate_wire::Method;
@@ -153,6 +155,11 @@ impl Gateway {
     /// What is configured now.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.snapshot.load_full()
+    }
+
+    /// Where a request on a connection from `peer` really comes from, as far as proxies are trusted now.
+    pub fn client_address(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        address::client_address(peer, headers, &self.snapshot.load().config.server.trusted_proxies)
     }
 
     /// Replaces what is configured; calls that are running keep what they entered with. Clients are told that lists may

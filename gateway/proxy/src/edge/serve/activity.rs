@@ -6,6 +6,7 @@
 //! ([`Running`]). Out: a verdict when the connection's timer asks.
 
 use std::{
+    cell::RefCell,
     io,
     pin::Pin,
     sync::{
@@ -20,6 +21,10 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::Instant,
 };
+
+/// What is put together into one piece before it is written. Nearly every answer with its head is smaller; what is larger
+/// would cost more to copy than it saves.
+const WHOLE: usize = 8 * 1024;
 
 /// How long a connection that was told to end may take to do so.
 const LINGER: Duration = Duration::from_secs(1);
@@ -180,6 +185,10 @@ impl Activity {
         self.mark(&self.hung_up);
     }
 
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire) != 0
+    }
+
     /// Whether the next answer should be the last.
     pub(super) fn is_leaving(&self) -> bool {
         self.hung_up.load(Ordering::Acquire) != 0
@@ -188,8 +197,8 @@ impl Activity {
     /// Whether a multiplexed connection should be told to open no more streams. A fresh one is not: its first request is
     /// on its way, and being sent off before it would make the client reconnect in a loop.
     pub(super) fn should_go_away(&self) -> bool {
-        let draining = self.draining.load(Ordering::Acquire) != 0;
-        self.is_leaving() || (draining && (self.is_running() || self.answered.load(Ordering::Acquire)))
+        self.is_leaving()
+            || (self.is_draining() && (self.is_running() || self.answered.load(Ordering::Acquire)))
     }
 
     /// Whether a read may report the end of input although the client has not closed.
@@ -269,8 +278,8 @@ impl Taking {
 
 impl Running {
     /// Whether its answer should be the connection's last.
-    pub(super) fn is_leaving(&self) -> bool {
-        self.activity.is_leaving()
+    pub(super) fn is_last(&self) -> bool {
+        self.activity.is_draining() || self.activity.is_leaving()
     }
 
     /// A frame of the answer waits to be written.
@@ -393,13 +402,34 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let result = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        let small = bufs.len() > 1 && bufs.iter().map(|part| part.len()).sum::<usize>() <= WHOLE;
+        let stream = Pin::new(&mut self.stream);
+        let result = if small {
+            joined(bufs, |whole| stream.poll_write(cx, whole))
+        } else {
+            stream.poll_write_vectored(cx, bufs)
+        };
         self.wrote(result)
     }
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
     }
+}
+
+/// Gives `write` all parts as one: the kernel takes a list of pieces up one by one, which costs more than copying them
+/// here.
+fn joined<R>(parts: &[io::IoSlice<'_>], write: impl FnOnce(&[u8]) -> R) -> R {
+    thread_local! {
+        static JOINED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    JOINED.with_borrow_mut(|joined| {
+        joined.clear();
+        for part in parts {
+            joined.extend_from_slice(part);
+        }
+        write(joined)
+    })
 }
 
 #[cfg(test)]
@@ -475,6 +505,21 @@ mod tests {
         far.read_exact(&mut read).await.unwrap();
         near.write_all(b"x").await.unwrap();
         assert!(matches!(activity.verdict(Instant::now() + TIMES.write * 2, &TIMES), Verdict::Wait(_)));
+    }
+
+    #[tokio::test]
+    async fn parts_are_written_in_order_whether_joined_or_not() {
+        for large in [4, WHOLE] {
+            let (near, mut far) = tokio::io::duplex(2 * WHOLE);
+            let mut near = Watched::new(near, Arc::new(Activity::new()));
+            let (head, body) = (b"head".to_vec(), vec![b'x'; large]);
+            let parts = [io::IoSlice::new(&head), io::IoSlice::new(&body)];
+            let written = near.write_vectored(&parts).await.unwrap();
+            assert!(written >= head.len());
+            let mut read = vec![0; written];
+            far.read_exact(&mut read).await.unwrap();
+            assert_eq!(read, [head, body].concat()[..written]);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -33,7 +33,6 @@ pub(super) struct Answer<B> {
     inner: BoxFuture<'static, Response<B>>,
     running: Running,
     version: Version,
-    conn: Arc<Conn>,
 }
 
 /// A body that keeps its request counted until it is sent or given up.
@@ -60,7 +59,6 @@ impl<A: App> Service<Request<Incoming>> for Answering<A> {
         Answer {
             running: self.activity.begin(),
             version: request.version(),
-            conn: Arc::clone(&self.conn),
             inner: Arc::clone(&self.app).handle(request, Arc::clone(&self.conn)),
         }
     }
@@ -71,9 +69,8 @@ impl<B> Future for Answer<B> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut response = ready!(self.inner.as_mut().poll(cx));
-        let leaving = self.conn.drain.is_draining() || self.running.is_leaving();
         // HTTP/2 has no such header: it is sent away with a GOAWAY.
-        if leaving && self.version < Version::HTTP_2 {
+        if self.running.is_last() && self.version < Version::HTTP_2 {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         let running = self.running.clone();
