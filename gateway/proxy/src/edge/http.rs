@@ -134,6 +134,24 @@ impl Gateway {
         body: &mut Incoming,
         conn: &Conn,
     ) -> Response<Body> {
+        let (cors, received) = self.receive(head, conn).await;
+        let mut response = match received {
+            // Where it lies: what is moved has room twice in a future.
+            Ok(ref visit) => visit.serve(body).await,
+            Err(response) => response,
+        };
+        if let origin::Cors::Allowed(origin) = &cors {
+            origin::reflect(origin, response.headers_mut());
+        }
+        response
+    }
+
+    /// Lets a request in, or answers it at once; and what a browser is told about its origin.
+    async fn receive<'a>(
+        self: &'a Arc<Self>,
+        head: &'a request::Parts,
+        conn: &'a Conn,
+    ) -> (origin::Cors<'a>, Result<Visit<'a>, Response<Body>>) {
         let snapshot = self.snapshot();
         let named = Named::read(&head.headers);
         let (headers, shown) = (&head.headers, named.shown);
@@ -148,53 +166,56 @@ impl Gateway {
         } else {
             match snapshot.gate.check_site(&knock) {
                 Ok(cors) => cors,
-                Err(refusal) => return self.turn_away(refusal, era_of(version)),
+                Err(refusal) => {
+                    return (origin::Cors::Absent, Err(self.turn_away(refusal, era_of(version))));
+                }
             }
         };
-        let mut response = match place {
-            Place::Health | Place::Ready if !matches!(head.method, Verb::GET | Verb::HEAD) => {
-                not_allowed("GET, HEAD")
+        let profile = match place {
+            Place::Mcp(_) if head.method == Verb::OPTIONS => {
+                return (origin::Cors::Absent, Err(preflight(&cors, &head.headers)));
             }
-            Place::Health => json_status(200, r#"{"status":"ok"}"#),
-            Place::Ready if conn.drain.is_draining() => json_status(503, r#"{"status":"draining"}"#),
-            Place::Ready => json_status(200, r#"{"status":"ready"}"#),
-            Place::Nowhere => refused(None, &Refusal::new(404, code::INVALID_REQUEST, "not found")),
-            Place::Mcp(_) if head.method == Verb::OPTIONS => return preflight(&cors, &head.headers),
-            Place::Mcp(profile) => match snapshot.gate.admit(&knock).await.map(Arc::new) {
-                Err(refusal) => self.turn_away(refusal, era_of(version)),
-                Ok(admitted) => match profile_of(&snapshot, profile) {
-                    Err(refusal) => refused(None, &refusal),
-                    Ok(profile) => {
-                        let session = named.session.text();
-                        let counted = AtomicBool::new(false);
-                        Visit {
-                            gateway: self,
-                            snapshot,
-                            admitted,
-                            profile,
-                            head,
-                            named,
-                            version,
-                            session,
-                            conn,
-                            counted,
-                        }
-                        .serve(body)
-                        .await
-                    }
-                },
-            },
+            Place::Mcp(profile) => profile,
+            Place::Health | Place::Ready | Place::Nowhere => return (cors, Err(aside(&place, head, conn))),
         };
-        if let origin::Cors::Allowed(origin) = &cors {
-            origin::reflect(origin, response.headers_mut());
-        }
-        response
+        let admitted = match snapshot.gate.admit(&knock).await {
+            Ok(admitted) => Arc::new(admitted),
+            Err(refusal) => return (cors, Err(self.turn_away(refusal, era_of(version)))),
+        };
+        let visit = profile_of(&snapshot, profile).map(|profile| Visit {
+            gateway: self,
+            snapshot,
+            admitted,
+            profile,
+            head,
+            named,
+            version,
+            session: named.session.text(),
+            conn,
+            counted: AtomicBool::new(false),
+        });
+        (cors, visit.map_err(|refusal| refused(None, &refusal)))
     }
 
     fn turn_away(&self, refusal: Denied, era: Era) -> Response<Body> {
         self.metrics.refused(refusal.reason.as_str()).increment();
         tracing::info!(reason = refusal.reason.as_str(), "request refused");
         denied(None, &refusal.in_era(era))
+    }
+}
+
+/// What is answered beside the endpoint itself.
+fn aside(place: &Place<'_>, head: &request::Parts, conn: &Conn) -> Response<Body> {
+    match place {
+        Place::Health | Place::Ready if !matches!(head.method, Verb::GET | Verb::HEAD) => {
+            not_allowed("GET, HEAD")
+        }
+        Place::Health => json_status(200, r#"{"status":"ok"}"#),
+        Place::Ready if conn.drain.is_draining() => json_status(503, r#"{"status":"draining"}"#),
+        Place::Ready => json_status(200, r#"{"status":"ready"}"#),
+        Place::Nowhere | Place::Mcp(_) => {
+            refused(None, &Refusal::new(404, code::INVALID_REQUEST, "not found"))
+        }
     }
 }
 
