@@ -61,7 +61,8 @@ impl Gateway {
                 let arguments = arguments(params)?;
                 check(entry, &arguments)?;
                 self.count_tool(caller, entry).await?;
-                let (arguments, claimed) = own(params, arguments, &|name| entry.declares(name));
+                let marked = params.has_marked_arguments();
+                let (arguments, claimed) = context::strip(arguments, marked, &|name| entry.declares(name));
                 Ok(Target {
                     operation: Operation::CallTool { name: Arc::clone(&entry.tool.name), arguments },
                     member: entry.member.clone(),
@@ -73,7 +74,8 @@ impl Gateway {
             Method::GetPrompt => {
                 let (member, prompt) = view.prompt(required(params.name(), "name")?)?;
                 // No prompt declares context fields: nobody's get through.
-                let (arguments, claimed) = own(params, arguments(params)?, &|_| false);
+                let marked = params.has_marked_arguments();
+                let (arguments, claimed) = context::strip(arguments(params)?, marked, &|_| false);
                 let operation = Operation::GetPrompt { name: Arc::clone(&prompt.name), arguments };
                 Ok(Target { claimed, ..Target::plain(operation, member, metric()) })
             }
@@ -105,14 +107,6 @@ fn arguments(params: &Params) -> Result<Raw, CallError> {
         Some(arguments) if arguments.is_object() => Ok(arguments),
         Some(_) => Err(CallError::invalid_params("arguments must be an object")),
     }
-}
-
-/// The caller's own arguments, and what was among them about context. The scan has seen whether there is any.
-fn own(params: &Params, arguments: Raw, declared: &dyn Fn(&str) -> bool) -> (Raw, Claimed) {
-    if params.has_marked_arguments() {
-        return context::strip(&arguments, declared);
-    }
-    (arguments, Claimed::default())
 }
 
 fn required<'a>(value: Option<&'a str>, name: &str) -> Result<&'a str, CallError> {
@@ -147,7 +141,7 @@ pub(crate) fn clean_completion(params: &Raw) -> Raw {
             |key, member| if key == name { Edit::Replace(change(member)) } else { Edit::Keep },
         )
     };
-    let strip = |arguments: &Raw| context::strip(arguments, &|_| false).0;
+    let strip = |arguments: &Raw| context::strip(arguments.clone(), true, &|_| false).0;
     within(params, "context", &|context| within(context, "arguments", &strip))
 }
 

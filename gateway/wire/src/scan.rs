@@ -557,12 +557,25 @@ fn special_tops(word: u64) -> u64 {
     (quote_or_control | backslash) & !word
 }
 
+/// Whether all of `bytes` are ordinary characters of a string. For short texts: it looks at all of them at any rate.
+#[inline]
+pub(crate) fn is_plain(bytes: &[u8]) -> bool {
+    has_no_top(bytes, special_tops).unwrap_or_else(|| plain_tail(bytes) == bytes.len())
+}
+
 /// As the one of the standard library, but fast also for what is left when that has taken 64 bytes at a time.
 fn is_ascii(bytes: &[u8]) -> bool {
-    let Some(last) = bytes.last_chunk() else { return bytes.is_ascii() };
+    has_no_top(bytes, |word| word).unwrap_or_else(|| bytes.is_ascii())
+}
+
+/// Whether `look` sets no byte's top bit in any word of `bytes`, the last of which may overlap the one before. Nothing
+/// when they are too short for one.
+#[inline]
+fn has_no_top(bytes: &[u8], look: impl Fn(u64) -> u64) -> Option<bool> {
+    let last = look(u64::from_le_bytes(*bytes.last_chunk()?));
     let (words, _) = bytes.as_chunks();
-    let all = words.iter().fold(u64::from_le_bytes(*last), |all, word| all | u64::from_le_bytes(*word));
-    all & TOPS == 0
+    let found = words.iter().fold(last, |found, word| found | look(u64::from_le_bytes(*word)));
+    Some(found & TOPS == 0)
 }
 
 fn digits(bytes: &[u8]) -> usize {

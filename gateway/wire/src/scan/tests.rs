@@ -248,6 +248,9 @@ fn every_byte_is_plain_or_special_at_every_offset() {
                 let special = byte == b'"' || byte == b'\\' || byte < b' ';
                 let expected = if special { at } else { text.len() };
                 assert_eq!(plain_length(&text), expected, "{byte:#x} at {at} among {filler:#x}");
+                for end in [at + 1, 20] {
+                    assert_eq!(is_plain(&text[..end]), !special, "{byte:#x} at {at} of {end} {filler:#x}");
+                }
             }
         }
     }
