@@ -61,11 +61,13 @@ pub struct Resolved {
 /// Removes context fields from a caller's arguments and tells which ids were in them.
 ///
 /// The six reserved spellings always go; any other top-level name that begins with `__` goes unless the tool's own
-/// schema has it (`declared`). The rest stays byte for byte; with nothing to remove it is not even copied.
-pub fn strip(arguments: &Raw, declared: &dyn Fn(&str) -> bool) -> (Raw, Claimed) {
-    if !arguments.may_name(MARK) {
-        return (arguments.clone(), Claimed::default());
-    }
+/// schema has it (`declared`). The rest stays byte for byte; with nothing to remove it is not even copied. `marked` says
+/// whether there may be such a name, which the scan of a frame knows; whoever does not know says yes.
+pub fn strip(arguments: Raw, marked: bool, declared: &dyn Fn(&str) -> bool) -> (Raw, Claimed) {
+    if marked { strip_marked(&arguments, declared) } else { (arguments, Claimed::default()) }
+}
+
+fn strip_marked(arguments: &Raw, declared: &dyn Fn(&str) -> bool) -> (Raw, Claimed) {
     let mut found: [Option<Arc<str>>; RESERVED.len()] = Default::default();
     let stripped = edit::remove(arguments, |name, value| {
         if !name.starts_with(MARK) {
@@ -89,12 +91,22 @@ pub fn strip(arguments: &Raw, declared: &dyn Fn(&str) -> bool) -> (Raw, Claimed)
 
 /// Adds the ids to arguments that went through [`strip`], after the caller's own members.
 pub fn inject(arguments: &Raw, ids: &ContextIds) -> Raw {
-    let fields = [
-        ("__sessionId", Some(&ids.session)),
-        ("__assistantId", ids.assistant.as_ref()),
-        ("__threadId", ids.thread.as_ref()),
-    ];
-    edit::append(arguments, fields.into_iter().filter_map(|(name, id)| Some((name, &**id?))))
+    // As they are written, from the end of the member before up to the id.
+    const SESSION: &str = r#","__sessionId":""#;
+    const ASSISTANT: &str = r#"","__assistantId":""#;
+    const THREAD: &str = r#"","__threadId":""#;
+    let room = |start: &str, id: &Option<Arc<str>>| id.as_ref().map_or(0, |id| start.len() + id.len());
+    let others = room(ASSISTANT, &ids.assistant) + room(THREAD, &ids.thread);
+    edit::append_written(arguments, SESSION.len() + ids.session.len() + others + 1, |members| {
+        members.raw(SESSION).text(&ids.session);
+        if let Some(id) = &ids.assistant {
+            members.raw(ASSISTANT).text(id);
+        }
+        if let Some(id) = &ids.thread {
+            members.raw(THREAD).text(id);
+        }
+        members.raw("\"");
+    })
 }
 
 /// Finds each id in the first source that names it.

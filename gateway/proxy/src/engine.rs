@@ -93,7 +93,7 @@ impl Identity {
 
     /// Its fingerprint; context fields do not count.
     pub fn fingerprint(&self) -> Fingerprint {
-        let (arguments, _) = context::strip(&self.arguments, &|_| false);
+        let (arguments, _) = context::strip(self.arguments.clone(), true, &|_| false);
         let profile = self.profile.as_deref().unwrap_or_default();
         Fingerprint::of(profile, self.method.as_str(), &self.target, &arguments)
     }

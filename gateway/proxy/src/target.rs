@@ -68,7 +68,8 @@ impl Gateway {
                 let arguments = arguments(params)?;
                 check(entry, &arguments)?;
                 self.count_tool(caller, entry).await?;
-                let (arguments, claimed) = own(params, arguments, &|name| entry.declares(name));
+                let marked = params.has_marked_arguments();
+                let (arguments, claimed) = context::strip(arguments, marked, &|name| entry.declares(name));
                 Ok(Target {
                     operation: Operation::CallTool { name: Arc::clone(&entry.tool.name), arguments },
                     name: Arc::clone(&entry.shown),
@@ -81,7 +82,8 @@ impl Gateway {
             Method::GetPrompt => {
                 let (member, prompt) = view.prompt(required(params.name(), "name")?)?;
                 // No prompt declares context fields: nobody's get through.
-                let (arguments, claimed) = own(params, arguments(params)?, &|_| false);
+                let marked = params.has_marked_arguments();
+                let (arguments, claimed) = context::strip(arguments(params)?, marked, &|_| false);
                 let name = &prompt.name;
                 let operation = Operation::GetPrompt { name: Arc::clone(name), arguments };
                 Ok(Target { claimed, ..Target::plain(operation, Arc::clone(name), member, metric()) })
@@ -118,14 +120,6 @@ fn arguments(params: &Params) -> Result<Raw, CallError> {
     }
 }
 
-/// The caller's own arguments, and what was among them about context. The scan has seen whether there is any.
-fn own(params: &Params, arguments: Raw, declared: &dyn Fn(&str) -> bool) -> (Raw, Claimed) {
-    if params.has_marked_arguments() {
-        return context::strip(&arguments, declared);
-    }
-    (arguments, Claimed::default())
-}
-
 fn required<'a>(value: Option<&'a str>, name: &str) -> Result<&'a str, CallError> {
     value.ok_or_else(|| CallError::invalid_params(format_args!("{name} is required")))
 }
@@ -158,7 +152,7 @@ pub(crate) fn clean_completion(params: &Raw) -> Raw {
             |key, member| if key == name { Edit::Replace(change(member)) } else { Edit::Keep },
         )
     };
-    let strip = |arguments: &Raw| context::strip(arguments, &|_| false).0;
+    let strip = |arguments: &Raw| context::strip(arguments.clone(), true, &|_| false).0;
     within(params, "context", &|context| within(context, "arguments", &strip))
 }
 

@@ -5,7 +5,7 @@ use std::{borrow::Cow, ops::Range};
 
 use bytes::Bytes;
 
-use crate::{Raw, walk, write};
+use crate::{Raw, walk, write::Fragment};
 
 /// What becomes of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,22 +117,36 @@ pub fn append<'a>(
     members: impl IntoIterator<Item = (&'a str, &'a str), IntoIter: Clone>,
 ) -> Raw {
     let members = members.into_iter();
+    // Four quotes, a colon and a comma each.
+    let room = members.clone().map(|(name, value)| name.len() + value.len() + 6).sum();
+    append_written(object, room, |out| {
+        for (name, value) in members {
+            out.raw(",\"").text(name).raw("\":\"").text(value).raw("\"");
+        }
+    })
+}
+
+/// As [`append`], with the members that `members` writes, each behind a comma. `room` is how many bytes they take.
+#[inline]
+pub fn append_written(object: &Raw, room: usize, members: impl FnOnce(&mut Fragment)) -> Raw {
     let text = if object.is_object() { object.as_bytes() } else { b"{}" };
     // Right after the last value, so that dropping the new members again gives back the same bytes.
-    let own = text.strip_suffix(b"}").unwrap_or(text).trim_ascii_end();
-    // Four quotes, a colon and a comma each, but for the comma before the first of all.
-    let room: usize = members.clone().map(|(name, value)| name.len() + value.len() + 6).sum();
-    let mut out = Vec::with_capacity(text.len() + room.saturating_sub(usize::from(own.len() <= 1)));
-    out.extend_from_slice(own);
-    for (name, value) in members {
-        if out.len() > 1 {
-            out.push(b',');
-        }
-        write::push_string(&mut out, name);
-        out.push(b':');
-        write::push_string(&mut out, value);
+    let (own, end) = text.split_at(text.strip_suffix(b"}").unwrap_or(text).trim_ascii_end().len());
+    // The brace of an object without members goes where the comma before the first is. So the room is exact, without
+    // which an allocation more is made on the way to `Bytes`.
+    let is_empty = own.len() <= 1;
+    let mut out = Fragment::with_room(text.len() + room - usize::from(is_empty && room > 0));
+    if !is_empty {
+        out.raw(own);
     }
-    out.extend_from_slice(text.get(own.len()..).unwrap_or_default());
+    members(&mut out);
+    let mut out = out.into_bytes();
+    match out.first_mut() {
+        Some(comma) if is_empty => *comma = b'{',
+        Some(_) => {}
+        None => out.push(b'{'),
+    }
+    out.extend_from_slice(end);
     Raw::trusted(out)
 }
 
@@ -207,7 +221,10 @@ mod tests {
         ] {
             assert_eq!(append(&raw(text), added()).as_str(), expected, "{text}");
         }
-        assert_eq!(append(&raw(r#"{"a":1 }"#), []).as_str(), r#"{"a":1 }"#);
+        for (text, expected) in [(r#"{"a":1 }"#, r#"{"a":1 }"#), ("{ }", "{ }"), ("{}", "{}"), ("[1]", "{}")]
+        {
+            assert_eq!(append(&raw(text), []).as_str(), expected, "{text}");
+        }
     }
 
     proptest! {

@@ -4,17 +4,16 @@
 //! (depth, duplicate members) runs over the whole frame first, so nothing behind this file sees an ambiguous document;
 //! it also finds the members that are read here. Which messages are allowed where is left to [`crate::era`].
 
-use std::{borrow::Cow, ops::Range};
+use std::borrow::Cow;
 
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::{
-    Id, Params, Raw, RpcError, code,
-    params::Span,
-    scan::{self, Place},
-    walk,
+    Id, Method, Params, Raw, RpcError, code,
+    outline::{Field, Outline, Place, Span},
+    params, scan, walk,
 };
 
 /// How many messages a batch may hold. Each of a few bytes costs an answer of hundreds.
@@ -61,7 +60,7 @@ pub struct Request {
     /// Echoed in the answer with its JSON type.
     pub id: Id,
     /// As written; [`crate::Method::parse`] knows the ones we serve.
-    pub method: Box<str>,
+    pub method: Cow<'static, str>,
     /// What it is called with.
     pub params: Params,
 }
@@ -70,7 +69,7 @@ pub struct Request {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notification {
     /// As written.
-    pub method: Box<str>,
+    pub method: Cow<'static, str>,
     /// What it is called with.
     pub params: Params,
 }
@@ -103,36 +102,6 @@ impl Malformed {
     }
 }
 
-/// The members of a message where they are written, before anything is known about them.
-#[derive(Default)]
-struct Outline {
-    jsonrpc: Span,
-    id: Span,
-    method: Span,
-    whole_params: Span,
-    result: Span,
-    error: Span,
-    params: Params,
-}
-
-impl Outline {
-    fn note(&mut self, place: Place, name: &[u8], value: Range<usize>, frame: &[u8]) {
-        if place != Place::Frame {
-            return self.params.note(place, name, value, frame);
-        }
-        let span = value.into();
-        match name {
-            b"jsonrpc" => self.jsonrpc = span,
-            b"id" => self.id = span,
-            b"method" => self.method = span,
-            b"params" => self.whole_params = span,
-            b"result" => self.result = span,
-            b"error" => self.error = span,
-            _ => {}
-        }
-    }
-}
-
 impl Frame {
     /// Reads one frame.
     ///
@@ -147,30 +116,27 @@ impl Frame {
             ));
         }
         let mut outline = Outline::default();
-        let note = |place, name: &[u8], value| outline.note(place, name, value, body);
-        let text = scan::outline(body, Place::Frame, note)
-            .map_err(|problem| refuse(body, problem))?
-            .trim_ascii_start();
-        if text.starts_with('[') {
-            batch(body, text).map(Self::Batch)
+        scan::outline(body, Place::Frame, &mut outline).map_err(|problem| refuse(body, problem))?;
+        if starts_with(body, b'[') {
+            batch(body).map(Self::Batch)
         } else {
-            message(body, outline).map(Self::One)
+            message(body, &outline).map(Self::One)
         }
     }
 }
 
 /// Reads the elements of a batch, which the scan has seen, each for itself.
-fn batch(body: &Bytes, text: &str) -> Result<Vec<Result<Message, Malformed>>, Malformed> {
-    let Elements(elements) = serde_json::from_str(text).map_err(|error| not_a_message(None, &error))?;
+fn batch(body: &Bytes) -> Result<Vec<Result<Message, Malformed>>, Malformed> {
+    let Elements(elements) =
+        serde_json::from_slice(body.trim_ascii_start()).map_err(|error| not_a_message(None, &error))?;
     if elements.is_empty() {
         return Err(Malformed::new(None, code::INVALID_REQUEST, "Invalid Request: the batch is empty"));
     }
     let read = |element: &&RawValue| {
         let element = body.slice_ref(element.get().as_bytes());
         let mut outline = Outline::default();
-        let note = |place, name: &[u8], value| outline.note(place, name, value, &element);
-        scan::outline(&element, Place::Frame, note).map_err(|problem| refuse(&element, problem))?;
-        message(&element, outline)
+        scan::outline(&element, Place::Frame, &mut outline).map_err(|problem| refuse(&element, problem))?;
+        message(&element, &outline)
     };
     Ok(elements.iter().map(read).collect())
 }
@@ -202,21 +168,20 @@ fn refuse(body: &[u8], problem: scan::Problem) -> Malformed {
 }
 
 /// Reads one message, whose members the scan found in `frame`. What is cut out shares its memory.
-fn message(frame: &Bytes, found: Outline) -> Result<Message, Malformed> {
-    if !frame.trim_ascii_start().starts_with(b"{") {
+fn message(frame: &Bytes, found: &Outline) -> Result<Message, Malformed> {
+    if !starts_with(frame, b'{') {
         return Err(Malformed::new(None, code::INVALID_REQUEST, "Invalid Request: a message is an object"));
     }
-    // Where `null` means something it counts as a value, elsewhere as absent.
-    let present = |span: Span| span.of(frame).filter(|value| *value != b"null");
-    let id = found.id.of(frame).map(read_id).transpose()?.flatten();
+    let value = |field: Field| found.span(field).of(frame);
+    let id = value(Field::Id).map(read_id).transpose()?.flatten();
     let invalid = |message: &'static str| Malformed::new(id.clone(), code::INVALID_REQUEST, message);
-    if !found.jsonrpc.of(frame).is_some_and(is_two) {
+    if !value(Field::Jsonrpc).is_some_and(is_two) {
         return Err(invalid("Invalid Request: jsonrpc must be \"2.0\""));
     }
-    let error = present(found.error);
-    let Some(method) = present(found.method) else {
-        let result = found.result.raw(frame).filter(|result| error.is_none() || !result.is_null());
-        let outcome = match (result, error) {
+    let Some(method) = value(Field::Method) else {
+        let error = value(Field::Error);
+        let result = params::raw(found.span(Field::Result), frame);
+        let outcome = match (result.filter(|result| error.is_none() || !result.is_null()), error) {
             (Some(result), None) => Ok(result),
             (None, Some(error)) => Err(read_error(error).ok_or_else(|| {
                 invalid("Invalid Request: error must be an object with an integer code and a message")
@@ -225,20 +190,21 @@ fn message(frame: &Bytes, found: Outline) -> Result<Message, Malformed> {
         };
         return Ok(Message::Response(Response { id, outcome }));
     };
-    let method = walk::text(method)
-        .map(Into::into)
-        .ok_or_else(|| invalid("Invalid Request: method must be a string"))?;
-    if !found.result.is_absent() || error.is_some() {
+    let method = read_method(method).ok_or_else(|| invalid("Invalid Request: method must be a string"))?;
+    if !found.span(Field::Error).is_absent() || !found.span(Field::Result).is_absent() {
         return Err(invalid("Invalid Request: a message with a method has neither result nor error"));
     }
-    let params = match present(found.whole_params) {
-        None => Params::default(),
-        Some(params) if params.starts_with(b"{") => found.params.located(found.whole_params, frame),
-        Some(_) => return Err(invalid("Invalid Request: params must be an object")),
-    };
+    let whole = found.params.span(Field::Params).of(frame);
+    if whole.is_some_and(|params| !params.starts_with(b"{")) {
+        return Err(invalid("Invalid Request: params must be an object"));
+    }
+    // Made where it goes: it is too large to be moved for nothing.
+    let params = || whole.map_or_else(Params::default, |_| Params::found(&found.params, frame.clone()));
     match id {
-        Some(id) => Ok(Message::Request(Request { id, method, params })),
-        None if found.id.is_absent() => Ok(Message::Notification(Notification { method, params })),
+        Some(id) => Ok(Message::Request(Request { id, method, params: params() })),
+        None if found.span(Field::Id).is_absent() => {
+            Ok(Message::Notification(Notification { method, params: params() }))
+        }
         None => Err(Malformed::new(
             None,
             code::INVALID_REQUEST,
@@ -247,11 +213,28 @@ fn message(frame: &Bytes, found: Outline) -> Result<Message, Malformed> {
     }
 }
 
+/// Whether the first byte that is not blank is this one.
+fn starts_with(text: &[u8], byte: u8) -> bool {
+    text.first() == Some(&byte) || text.trim_ascii_start().first() == Some(&byte)
+}
+
+/// The name of a method. Of one that is known there is a copy already.
+fn read_method(method: &[u8]) -> Option<Cow<'static, str>> {
+    let known = method.strip_prefix(b"\"").and_then(|name| Method::named(name.strip_suffix(b"\"")?));
+    match known {
+        Some(known) => Some(Cow::Borrowed(known.as_str())),
+        None => walk::text(method).map(|name| Cow::Owned(name.into_owned())),
+    }
+}
+
 /// The id, unless it is `null`, which a response has when its sender could not read ours.
 fn read_id(id: &[u8]) -> Result<Option<Id>, Malformed> {
     // Nearly all are small integers. JSON has neither a plus nor leading zeros, and the scan has seen it.
-    if id.len() < 10 && id.iter().all(u8::is_ascii_digit) {
-        let number = id.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0'));
+    let digit = |byte: u8| Some(byte.wrapping_sub(b'0')).filter(|digit| *digit < 10);
+    let small = || id.iter().try_fold(0, |number, byte| Some(number * 10 + i64::from(digit(*byte)?)));
+    if id.len() < 10
+        && let Some(number) = small()
+    {
         return Ok(Some(Id::from(number)));
     }
     serde_json::from_slice(id).map_err(|_| {

@@ -80,7 +80,29 @@ impl Method {
 
     /// The method called `name`, if `version` has it.
     pub fn parse(name: &str, version: Version) -> Option<Self> {
-        Self::ALL.into_iter().find(|method| method.as_str() == name && method.exists_in(version.era()))
+        Self::named(name.as_bytes()).filter(|method| method.exists_in(version.era()))
+    }
+
+    /// The method called `name`, if some version has it.
+    pub(crate) fn named(name: &[u8]) -> Option<Self> {
+        Some(match name {
+            b"initialize" => Self::Initialize,
+            b"ping" => Self::Ping,
+            b"server/discover" => Self::Discover,
+            b"tools/list" => Self::ListTools,
+            b"tools/call" => Self::CallTool,
+            b"prompts/list" => Self::ListPrompts,
+            b"prompts/get" => Self::GetPrompt,
+            b"resources/list" => Self::ListResources,
+            b"resources/templates/list" => Self::ListTemplates,
+            b"resources/read" => Self::ReadResource,
+            b"resources/subscribe" => Self::Subscribe,
+            b"resources/unsubscribe" => Self::Unsubscribe,
+            b"completion/complete" => Self::Complete,
+            b"logging/setLevel" => Self::SetLevel,
+            b"subscriptions/listen" => Self::Listen,
+            _ => return None,
+        })
     }
 
     /// Whether the era has this method. Within an era every version has the same ones of this list.

@@ -1,19 +1,28 @@
 //! One look at every byte of a frame before anything is read from it.
 //!
 //! In: a body or a line. Out: whether it is JSON, not too deep and free of repeated member names, and where the members
-//! are that [`crate::frame`] reads. Names are compared decoded, so `"a"` and `"\u0061"` are the same member: two
+//! are that [`crate::frame`] and [`crate::params`] read. Names are compared decoded, so `"a"` and `"\u0061"` are the same member: two
 //! parsers that pick different ones of two equal names are how a check is passed with one value and a call made with
 //! another. Every string must be Unicode (no lone surrogates), so that whoever decodes a name later cannot fail.
 //!
 //! There is no recursion: depth is a counter, never the stack of the thread.
 
-use std::{borrow::Cow, collections::HashSet, ops::Range};
+use std::{borrow::Cow, collections::HashSet};
+
+use crate::{
+    outline::{Field, Outline, Place},
+    stack::Stack,
+};
 
 /// How deep arrays and objects may nest. A frame that is exactly this deep passes.
 pub const MAX_DEPTH: usize = 128;
 
 /// Objects up to this size compare names one by one; bigger ones hash them, so that no object costs quadratic time.
 const FEW_NAMES: usize = 16;
+
+/// So many levels and names are kept without allocating: more than a usual call has open at once.
+const USUAL_DEPTH: usize = 6;
+const USUAL_NAMES: usize = 16;
 
 /// A name in an error message is cut after this many characters.
 const SHOWN_NAME: usize = 64;
@@ -39,111 +48,98 @@ pub enum Problem {
 
 /// Looks over `body` once; the same as text.
 pub fn scan(body: &[u8]) -> Result<&str, Problem> {
-    outline(body, Place::Frame, |_, _, _| {})
+    outline(body, Place::Frame, &mut Outline::default())?;
+    std::str::from_utf8(body).map_err(|_| Problem::NotJson)
 }
 
-/// As [`scan`], for text that sits at `place`; and tells `note` the members of each [`Place::is_noted`] object: where that
-/// sits, their decoded names, and where their values begin and end. A member is told when its value is over, so those
-/// inside it come first.
-pub(crate) fn outline(
-    body: &[u8],
-    place: Place,
-    note: impl FnMut(Place, &[u8], Range<usize>),
-) -> Result<&str, Problem> {
-    let text = std::str::from_utf8(body).map_err(|_| Problem::NotJson)?;
+/// As [`scan`], for text that sits at `place`; and takes note of the members that somebody reads.
+pub(crate) fn outline(body: &[u8], place: Place, outline: &mut Outline) -> Result<(), Problem> {
+    // Most frames are ASCII, which is seen faster.
+    if !is_ascii(body) && std::str::from_utf8(body).is_err() {
+        return Err(Problem::NotJson);
+    }
+    let root = Level { place, ..Level::ROOT };
     let mut scanner = Scanner {
-        body,
-        at: 0,
-        levels: Vec::with_capacity(8),
-        names: Vec::with_capacity(16),
-        decoded: Vec::new(),
+        text: Cursor { body, at: 0 },
+        level: root,
+        outer: Stack::new(Level::ROOT),
+        names: Names::new(body),
         duplicate: None,
-        note,
+        outline,
     };
-    scanner.run(place)?;
-    scanner.duplicate.map_or(Ok(text), Err)
+    scanner.run()?;
+    scanner.duplicate.map_or(Ok(()), Err)
 }
 
-/// Where a value sits, as far as it matters here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// The frame itself.
-    Frame,
-    /// An element of the frame's array.
-    Element,
-    /// A message's `params`.
-    Params,
-    /// `params._meta`
-    Meta,
-    /// `params.arguments` itself.
-    Arguments,
-    /// Somewhere inside the arguments.
-    Inside,
-    /// Anywhere else.
-    Other,
+/// What holds the values that are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Nothing: the text is one value.
+    Root,
+    Array,
+    Object,
 }
 
-impl Place {
-    /// The place of the value under `name` in an object at this place.
-    fn member(self, name: &[u8]) -> Self {
-        match (self, name) {
-            (Self::Frame | Self::Element, b"params") => Self::Params,
-            (Self::Params, b"arguments") => Self::Arguments,
-            (Self::Params, b"_meta") => Self::Meta,
-            (Self::Arguments | Self::Inside, _) => Self::Inside,
-            _ => Self::Other,
-        }
-    }
-
-    /// The place of a value in an array at this place.
-    fn element(self) -> Self {
-        match self {
-            Self::Frame => Self::Element,
-            Self::Arguments | Self::Inside => Self::Inside,
-            Self::Element | Self::Params | Self::Meta | Self::Other => Self::Other,
-        }
-    }
-
-    /// Whether somebody wants to know the members of an object here.
-    fn is_noted(self) -> bool {
-        matches!(self, Self::Frame | Self::Params | Self::Meta | Self::Arguments)
-    }
-}
-
-/// An array or object that is still open.
-struct Level<'a> {
+/// An array or object that is still open, and the value in it that is read.
+#[derive(Clone, Copy)]
+struct Level {
+    kind: Kind,
     place: Place,
-    object: bool,
-    /// Where this object's names begin in [`Scanner::names`].
-    first_name: usize,
+    /// What the last name of this object stands for.
+    field: Field,
+    /// Whether the value is a string with something escaped.
+    escaped: bool,
+    /// How many names of this object are the last in [`Names::few`].
+    few: u8,
+    /// Whether this object's names are in [`Names::many`] instead.
+    many: bool,
+    /// Where the value begins.
+    value: usize,
     /// One bit for each [`fingerprint`] among this object's names, so that most new names need no comparison.
     fingerprints: u64,
-    /// Where the value of the last name begins.
-    value: usize,
-    /// All names of this object, once there are more than a few.
-    many: Option<HashSet<Cow<'a, [u8]>>>,
 }
 
-/// A decoded name: where it is in the body, or in [`Scanner::decoded`] if it was escaped.
-#[derive(Clone, Copy)]
-struct Name {
-    start: usize,
-    end: usize,
-    escaped: bool,
+impl Level {
+    const ROOT: Self = Self {
+        kind: Kind::Root,
+        place: Place::Other,
+        field: Field::Other,
+        escaped: false,
+        few: 0,
+        many: false,
+        value: 0,
+        fingerprints: 0,
+    };
+
+    /// Where the value that is read sits.
+    fn inner(&self) -> Place {
+        match self.kind {
+            Kind::Root => self.place,
+            Kind::Array => self.place.element(),
+            Kind::Object => self.place.member(self.field),
+        }
+    }
 }
 
-struct Scanner<'a, N> {
-    body: &'a [u8],
-    /// How far the scan has come.
-    at: usize,
-    levels: Vec<Level<'a>>,
-    /// The names of all open objects, innermost last.
-    names: Vec<Name>,
-    /// The decoded text of all names that were escaped.
-    decoded: Vec<u8>,
+struct Scanner<'a, 'o> {
+    text: Cursor<'a>,
+    level: Level,
+    /// The levels around that one, from the root on.
+    outer: Stack<Level, USUAL_DEPTH>,
+    names: Names<'a>,
     /// The first repeated name. It is reported only at the end, when the text is known to be JSON.
     duplicate: Option<Problem>,
-    note: N,
+    outline: &'o mut Outline,
+}
+
+/// What follows a value.
+enum Rest {
+    /// Another one, after a comma.
+    Value,
+    /// The end of its array or object.
+    End,
+    /// Nothing more.
+    Nothing,
 }
 
 /// Why a scan ends early. Small, because every step of the scan answers with it.
@@ -162,179 +158,309 @@ impl From<Lost> for Problem {
     }
 }
 
-impl<N: FnMut(Place, &[u8], Range<usize>)> Scanner<'_, N> {
-    fn run(&mut self, mut place: Place) -> Result<(), Lost> {
+impl Scanner<'_, '_> {
+    fn run(&mut self) -> Result<(), Lost> {
         loop {
-            if let Some(inner) = self.value(place)? {
-                place = inner;
+            if self.level.kind == Kind::Object {
+                self.name().ok_or(Lost::NotJson)?;
+            }
+            if self.value()? {
                 continue;
             }
-            match self.after_value()? {
-                Some(next) => place = next,
-                None => return Ok(()),
+            loop {
+                match self.rest().ok_or(Lost::NotJson)? {
+                    Rest::Value => break,
+                    Rest::End => self.close().ok_or(Lost::NotJson)?,
+                    Rest::Nothing => return Ok(()),
+                }
             }
         }
     }
 
-    /// Takes a scalar or an empty container whole; of any other container only the start, and says where its first
-    /// value sits.
-    fn value(&mut self, place: Place) -> Result<Option<Place>, Lost> {
-        self.skip_blanks();
-        match self.next() {
-            Some(b'{') => self.open(place, true),
-            Some(b'[') => self.open(place, false),
-            Some(b'"') => self.string().map(|_| None),
-            Some(b't') => self.expect(b"rue").map(|()| None),
-            Some(b'f') => self.expect(b"alse").map(|()| None),
-            Some(b'n') => self.expect(b"ull").map(|()| None),
-            Some(first @ (b'-' | b'0'..=b'9')) => self.number(first).map(|()| None),
-            _ => Err(Lost::NotJson),
-        }
+    /// Takes a scalar or an empty container whole; of any other container only the start, and says that it did.
+    fn value(&mut self) -> Result<bool, Lost> {
+        // A copy, which stays in registers.
+        let mut text = self.text;
+        let first = text.token().ok_or(Lost::NotJson)?;
+        self.level.value = text.at - 1;
+        let taken = match first {
+            b'"' => text.string().map(|escaped| self.level.escaped = escaped),
+            b'{' | b'[' => return self.open(text, first),
+            b't' => text.expect(b"rue"),
+            b'f' => text.expect(b"alse"),
+            b'n' => text.expect(b"ull"),
+            b'-' | b'0'..=b'9' => text.number(first),
+            _ => None,
+        };
+        self.text.at = text.at;
+        taken.map(|()| false).ok_or(Lost::NotJson)
     }
 
-    fn open(&mut self, place: Place, object: bool) -> Result<Option<Place>, Lost> {
-        if self.levels.len() == MAX_DEPTH {
+    fn open(&mut self, mut text: Cursor<'_>, first: u8) -> Result<bool, Lost> {
+        if self.outer.len() == MAX_DEPTH {
             return Err(Lost::TooDeep);
         }
-        self.skip_blanks();
-        if self.take(if object { b'}' } else { b']' }) {
-            return Ok(None);
+        let (kind, end) = if first == b'{' { (Kind::Object, b'}') } else { (Kind::Array, b']') };
+        let empty = text.peek() == Some(end);
+        self.text.at = text.at + usize::from(empty);
+        if !empty {
+            let place = self.level.inner();
+            self.outer.push(self.level);
+            self.level = Level { kind, place, ..Level::ROOT };
         }
-        let first_name = self.names.len();
-        self.levels.push(Level { place, object, first_name, fingerprints: 0, value: 0, many: None });
-        if object { self.name().map(Some) } else { Ok(Some(place.element())) }
+        Ok(!empty)
     }
 
-    /// Closes what ends here. Returns the place of the next value, or nothing when the text is over.
-    fn after_value(&mut self) -> Result<Option<Place>, Lost> {
-        loop {
-            let Some(level) = self.levels.last() else {
-                self.skip_blanks();
-                return if self.at == self.body.len() { Ok(None) } else { Err(Lost::NotJson) };
-            };
-            let (place, object) = (level.place, level.object);
-            if object && place.is_noted() {
-                let value = level.value..self.at;
-                let name = self.names.last().map(|name| name.text(self.body, &self.decoded));
-                (self.note)(place, name.unwrap_or_default(), value);
-            }
-            self.skip_blanks();
-            match self.next() {
-                Some(b',') if object => return self.name().map(Some),
-                Some(b',') => return Ok(Some(place.element())),
-                Some(b'}') if object => {}
-                Some(b']') if !object => {}
-                _ => return Err(Lost::NotJson),
-            }
-            if let Some(closed) = self.levels.pop() {
-                self.names.truncate(closed.first_name);
-            }
+    /// Takes note of the value that ends here, and takes what follows it. Says whether that is another value.
+    fn rest(&mut self) -> Option<Rest> {
+        let mut text = self.text;
+        let level = &self.level;
+        if level.field != Field::Other {
+            self.outline.note(level.field, level.value..text.at, level.escaped, text.body);
         }
-    }
-
-    /// Takes `"name" :` and says where the value under it sits.
-    fn name(&mut self) -> Result<Place, Lost> {
-        self.skip_blanks();
-        self.require(b'"')?;
-        let start = self.at;
-        let escaped = self.string()?;
-        let mut name = Name { start, end: self.at - 1, escaped };
-        if escaped {
-            let quoted = self.body.get(start - 1..=name.end);
-            let text: Option<String> = quoted.and_then(|quoted| serde_json::from_slice(quoted).ok());
-            name.start = self.decoded.len();
-            self.decoded.extend_from_slice(text.ok_or(Lost::NotJson)?.as_bytes());
-            name.end = self.decoded.len();
-        }
-        self.skip_blanks();
-        self.require(b':')?;
-        self.skip_blanks();
-        Ok(self.remember(name))
-    }
-
-    /// Takes note of a name whose value begins here.
-    fn remember(&mut self, name: Name) -> Place {
-        let Some(level) = self.levels.last_mut() else { return Place::Other };
-        let text = name.text(self.body, &self.decoded);
-        let place = level.place.member(text);
-        level.value = self.at;
-        let others = self.names.get(level.first_name..).unwrap_or_default();
-        let kept = |name: &Name| {
-            if name.escaped {
-                Cow::Owned(name.text(&[], &self.decoded).to_vec())
-            } else {
-                Cow::Borrowed(name.text(self.body, &[]))
-            }
+        let end = match level.kind {
+            Kind::Root => return text.peek().is_none().then_some(Rest::Nothing),
+            Kind::Array => b']',
+            Kind::Object => b'}',
         };
-        if level.many.is_none() && others.len() == FEW_NAMES {
-            level.many = Some(others.iter().map(kept).collect());
+        let next = text.token()?;
+        self.text.at = text.at;
+        if next == b',' {
+            return Some(Rest::Value);
         }
-        let bit = 1_u64 << fingerprint(text);
-        let known = level.fingerprints & bit != 0;
+        (next == end).then_some(Rest::End)
+    }
+
+    /// Leaves an array or object, which is itself a value of the level around it. Apart from the rest, which it would
+    /// keep from using registers.
+    #[inline(never)]
+    fn close(&mut self) -> Option<()> {
+        self.names.leave(&self.level);
+        self.level = *self.outer.pop()?;
+        Some(())
+    }
+
+    /// Takes `"name" :`.
+    fn name(&mut self) -> Option<()> {
+        let mut text = self.text;
+        text.require(b'"')?;
+        let start = text.at;
+        let escaped = text.string()?;
+        let mut name = Name { start, end: text.at - 1 };
+        text.require(b':')?;
+        self.text.at = text.at;
+        let decoded;
+        let spelled = if escaped {
+            (name, decoded) = self.names.decode(name)?;
+            decoded.as_bytes()
+        } else {
+            text.body.get(start..name.end)?
+        };
+        self.remember(name, spelled);
+        Some(())
+    }
+
+    /// Takes note of a name whose value comes next.
+    fn remember(&mut self, name: Name, text: &[u8]) {
+        let level = &mut self.level;
+        level.field = level.place.field(text);
+        level.escaped = false;
+        let bit = 1 << fingerprint(text);
+        let may_repeat = level.fingerprints & bit != 0;
         level.fingerprints |= bit;
-        let repeated = match &mut level.many {
-            Some(names) => !names.insert(kept(&name)),
-            None => known && others.iter().any(|other| other.text(self.body, &self.decoded) == text),
+        if usize::from(level.few) == FEW_NAMES {
+            self.names.make_many(level);
+        }
+        let repeated = if level.many {
+            self.names.insert(name)
+        } else {
+            let repeated = may_repeat && self.names.has(level.few, text);
+            self.names.few.push(name);
+            level.few += 1;
+            repeated
         };
-        if repeated {
-            let inside = matches!(level.place, Place::Arguments | Place::Inside);
-            self.duplicate.get_or_insert_with(|| duplicate(text, inside));
+        if repeated && self.duplicate.is_none() {
+            self.duplicate = Some(duplicate(text, level.place.is_inside()));
         }
-        // Many names are kept in their set; here is only the one whose value comes next.
-        if level.many.is_some() {
-            self.names.truncate(level.first_name);
+    }
+}
+
+/// A decoded name: where it is in the body, or behind it if it was escaped, counting on into [`Names::decoded`].
+#[derive(Clone, Copy)]
+struct Name {
+    start: usize,
+    end: usize,
+}
+
+/// The names of all open objects.
+struct Names<'a> {
+    body: &'a [u8],
+    /// Those of objects that have few, innermost last.
+    few: Stack<Name, USUAL_NAMES>,
+    /// Those of each object that has more, innermost last.
+    many: Vec<HashSet<Cow<'a, [u8]>>>,
+    /// The decoded text of all names that were escaped.
+    decoded: Vec<u8>,
+}
+
+impl<'a> Names<'a> {
+    fn new(body: &'a [u8]) -> Self {
+        let few = Stack::new(Name { start: 0, end: 0 });
+        Self { body, few, many: Vec::new(), decoded: Vec::new() }
+    }
+
+    fn text(&self, name: Name) -> &[u8] {
+        let (from, offset) =
+            if name.start < self.body.len() { (self.body, 0) } else { (&*self.decoded, self.body.len()) };
+        from.get(name.start - offset..name.end - offset).unwrap_or_default()
+    }
+
+    /// Whether one of the last `count` names is this one.
+    #[cold]
+    fn has(&self, count: u8, text: &[u8]) -> bool {
+        self.few.last(count.into()).any(|other| self.text(*other) == text)
+    }
+
+    /// The name that is written at `name`, decoded.
+    #[cold]
+    fn decode(&mut self, name: Name) -> Option<(Name, String)> {
+        let text: String = serde_json::from_slice(self.body.get(name.start - 1..=name.end)?).ok()?;
+        let start = self.body.len() + self.decoded.len();
+        self.decoded.extend_from_slice(text.as_bytes());
+        Some((Name { start, end: start + text.len() }, text))
+    }
+
+    /// Moves the names of an object that gets too many to compare them one by one.
+    #[cold]
+    fn make_many(&mut self, level: &mut Level) {
+        let names = self.few.last(level.few.into()).map(|name| self.kept(*name)).collect();
+        self.many.push(names);
+        self.few.drop_last(level.few.into());
+        (level.few, level.many) = (0, true);
+    }
+
+    /// Adds one of many names, and says whether it was there.
+    #[cold]
+    fn insert(&mut self, name: Name) -> bool {
+        let name = self.kept(name);
+        self.many.last_mut().is_some_and(|names| !names.insert(name))
+    }
+
+    fn kept(&self, name: Name) -> Cow<'a, [u8]> {
+        match self.body.get(name.start..name.end) {
+            Some(text) => Cow::Borrowed(text),
+            None => Cow::Owned(self.text(name).to_vec()),
         }
-        self.names.push(name);
-        place
+    }
+
+    /// Forgets the names of an object that ends.
+    fn leave(&mut self, level: &Level) {
+        if level.many {
+            self.many.pop();
+        }
+        self.few.drop_last(level.few.into());
+    }
+}
+
+/// How far the scan has come. Its methods answer with nothing where the text is not JSON; the rare ones take it by value,
+/// as what is lent to a function cannot stay in registers.
+#[derive(Clone, Copy)]
+struct Cursor<'a> {
+    body: &'a [u8],
+    at: usize,
+}
+
+impl Cursor<'_> {
+    /// Takes the next byte that is not blank.
+    fn token(&mut self) -> Option<u8> {
+        let byte = self.peek()?;
+        self.at += 1;
+        Some(byte)
+    }
+
+    /// Skips blanks, and shows the byte behind them.
+    fn peek(&mut self) -> Option<u8> {
+        loop {
+            let byte = *self.body.get(self.at)?;
+            // One comparison for nearly all.
+            if byte > b' ' || !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
+                return Some(byte);
+            }
+            self.at += 1;
+        }
+    }
+
+    fn require(&mut self, byte: u8) -> Option<()> {
+        (self.token()? == byte).then_some(())
     }
 
     /// Takes the rest of a string whose opening quote is gone, and says whether anything in it is escaped.
-    fn string(&mut self) -> Result<bool, Lost> {
-        let mut escaped = false;
+    #[inline]
+    fn string(&mut self) -> Option<bool> {
+        self.at = plain_end(self.body, self.at);
+        match self.next()? {
+            b'"' => Some(false),
+            b'\\' => {
+                self.at = self.escaped_end()?;
+                Some(true)
+            }
+            _ => None,
+        }
+    }
+
+    /// Where a string ends whose first backslash was just taken.
+    #[cold]
+    fn escaped_end(mut self) -> Option<usize> {
         loop {
-            self.at += plain_length(self.rest());
-            match self.next() {
-                Some(b'"') => return Ok(escaped),
-                Some(b'\\') => {
-                    escaped = true;
-                    self.escape()?;
-                }
-                _ => return Err(Lost::NotJson),
+            self.escape()?;
+            self.at = plain_end(self.body, self.at);
+            match self.next()? {
+                b'"' => return Some(self.at),
+                b'\\' => {}
+                _ => return None,
             }
         }
     }
 
-    fn escape(&mut self) -> Result<(), Lost> {
-        match self.next() {
-            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(()),
-            Some(b'u') => match self.hex()? {
+    fn escape(&mut self) -> Option<()> {
+        match self.next()? {
+            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(()),
+            b'u' => match self.hex()? {
                 0xD800..=0xDBFF => {
                     self.expect(b"\\u")?;
-                    if matches!(self.hex()?, 0xDC00..=0xDFFF) { Ok(()) } else { Err(Lost::NotJson) }
+                    matches!(self.hex()?, 0xDC00..=0xDFFF).then_some(())
                 }
-                0xDC00..=0xDFFF => Err(Lost::NotJson),
-                _ => Ok(()),
+                0xDC00..=0xDFFF => None,
+                _ => Some(()),
             },
-            _ => Err(Lost::NotJson),
+            _ => None,
         }
     }
 
-    fn hex(&mut self) -> Result<u32, Lost> {
+    fn hex(&mut self) -> Option<u32> {
         let mut unit = 0;
         for _ in 0..4 {
-            let digit = self.next().and_then(|byte| char::from(byte).to_digit(16)).ok_or(Lost::NotJson)?;
-            unit = unit << 4 | digit;
+            unit = unit << 4 | char::from(self.next()?).to_digit(16)?;
         }
-        Ok(unit)
+        Some(unit)
     }
 
-    fn number(&mut self, first: u8) -> Result<(), Lost> {
-        let leading = if first == b'-' { self.next() } else { Some(first) };
+    fn number(&mut self, first: u8) -> Option<()> {
+        let leading = if first == b'-' { self.next()? } else { first };
         match leading {
-            Some(b'0') => {}
-            Some(b'1'..=b'9') => self.at += digits(self.rest()),
-            _ => return Err(Lost::NotJson),
+            b'0' => {}
+            b'1'..=b'9' => self.at += digits(self.rest()),
+            _ => return None,
         }
+        if matches!(self.body.get(self.at), Some(b'.' | b'e' | b'E')) {
+            self.at = self.fraction_end()?;
+        }
+        Some(())
+    }
+
+    /// Where a number ends whose integer part was just taken.
+    #[cold]
+    fn fraction_end(mut self) -> Option<usize> {
         if self.take(b'.') {
             self.some_digits()?;
         }
@@ -342,19 +468,13 @@ impl<N: FnMut(Place, &[u8], Range<usize>)> Scanner<'_, N> {
             let _signed = self.take(b'+') || self.take(b'-');
             self.some_digits()?;
         }
-        Ok(())
+        Some(self.at)
     }
 
-    fn some_digits(&mut self) -> Result<(), Lost> {
+    fn some_digits(&mut self) -> Option<()> {
         let count = digits(self.rest());
         self.at += count;
-        if count == 0 { Err(Lost::NotJson) } else { Ok(()) }
-    }
-
-    fn skip_blanks(&mut self) {
-        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.body.get(self.at) {
-            self.at += 1;
-        }
+        (count > 0).then_some(())
     }
 
     fn next(&mut self) -> Option<u8> {
@@ -369,25 +489,14 @@ impl<N: FnMut(Place, &[u8], Range<usize>)> Scanner<'_, N> {
         found
     }
 
-    fn require(&mut self, byte: u8) -> Result<(), Lost> {
-        if self.take(byte) { Ok(()) } else { Err(Lost::NotJson) }
-    }
-
-    fn expect(&mut self, text: &[u8]) -> Result<(), Lost> {
+    fn expect(&mut self, text: &[u8]) -> Option<()> {
         let found = self.rest().starts_with(text);
         self.at += text.len();
-        if found { Ok(()) } else { Err(Lost::NotJson) }
+        found.then_some(())
     }
 
     fn rest(&self) -> &[u8] {
         self.body.get(self.at..).unwrap_or_default()
-    }
-}
-
-impl Name {
-    fn text<'b>(self, body: &'b [u8], decoded: &'b [u8]) -> &'b [u8] {
-        let from = if self.escaped { decoded } else { body };
-        from.get(self.start..self.end).unwrap_or_default()
     }
 }
 
@@ -404,27 +513,69 @@ fn duplicate(name: &[u8], inside_arguments: bool) -> Problem {
 
 /// How many bytes at the start of `bytes` are ordinary characters of a string: neither quote, backslash nor control.
 pub(crate) fn plain_length(bytes: &[u8]) -> usize {
-    const WORD: usize = 8;
-    let (words, tail) = bytes.as_chunks::<WORD>();
-    for (index, word) in words.iter().enumerate() {
+    plain_end(bytes, 0)
+}
+
+/// Where the first byte from `at` on is that is no ordinary character of a string.
+#[inline]
+fn plain_end(bytes: &[u8], at: usize) -> usize {
+    let mut rest = bytes.get(at..).unwrap_or_default();
+    while let Some((word, after)) = rest.split_first_chunk() {
         let special = special_bytes(u64::from_le_bytes(*word));
         if special != 0 {
-            return index * WORD + special.trailing_zeros() as usize / WORD;
+            return bytes.len() - rest.len() + special.trailing_zeros() as usize / 8;
         }
+        rest = after;
     }
-    let plain =
-        tail.iter().position(|&byte| byte == b'"' || byte == b'\\' || byte < b' ').unwrap_or(tail.len());
-    words.len() * WORD + plain
+    bytes.len() - rest.len() + plain_tail(rest)
 }
+
+/// As [`plain_length`], byte by byte: for the few at the end that make no word.
+#[cold]
+fn plain_tail(bytes: &[u8]) -> usize {
+    let special = |byte: &u8| matches!(byte, b'"' | b'\\' | ..b' ');
+    bytes.iter().position(special).unwrap_or(bytes.len())
+}
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const TOPS: u64 = 0x8080_8080_8080_8080;
 
 /// Sets the top bit of the first byte that needs attention, and of no byte before it; zero if there is none. A borrow
 /// may run into the bytes behind, which is why only the first counts.
 fn special_bytes(word: u64) -> u64 {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const TOPS: u64 = 0x8080_8080_8080_8080;
-    let below = |word: u64, limit: u8| word.wrapping_sub(ONES * u64::from(limit)) & !word;
-    let equal = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
-    (below(word, b' ') | equal(b'"') | equal(b'\\')) & TOPS
+    special_tops(word) & TOPS
+}
+
+/// As [`special_bytes`], with other bits that mean nothing.
+fn special_tops(word: u64) -> u64 {
+    let flip = |bits: u8| word ^ (ONES * u64::from(bits));
+    let below = |word: u64, limit: u8| word.wrapping_sub(ONES * u64::from(limit));
+    // With this bit flipped a quote comes right behind the controls, and nothing else goes there.
+    let quote_or_control = below(flip(0x02), b'"' - 1);
+    let backslash = below(flip(b'\\'), 1);
+    // What has its top bit set by itself is no ASCII, and needs none.
+    (quote_or_control | backslash) & !word
+}
+
+/// Whether all of `bytes` are ordinary characters of a string. For short texts: it looks at all of them at any rate.
+#[inline]
+pub(crate) fn is_plain(bytes: &[u8]) -> bool {
+    has_no_top(bytes, special_tops).unwrap_or_else(|| plain_tail(bytes) == bytes.len())
+}
+
+/// As the one of the standard library, but fast also for what is left when that has taken 64 bytes at a time.
+fn is_ascii(bytes: &[u8]) -> bool {
+    has_no_top(bytes, |word| word).unwrap_or_else(|| bytes.is_ascii())
+}
+
+/// Whether `look` sets no byte's top bit in any word of `bytes`, the last of which may overlap the one before. Nothing
+/// when they are too short for one.
+#[inline]
+fn has_no_top(bytes: &[u8], look: impl Fn(u64) -> u64) -> Option<bool> {
+    let last = look(u64::from_le_bytes(*bytes.last_chunk()?));
+    let (words, _) = bytes.as_chunks();
+    let found = words.iter().fold(last, |found, word| found | look(u64::from_le_bytes(*word)));
+    Some(found & TOPS == 0)
 }
 
 fn digits(bytes: &[u8]) -> usize {

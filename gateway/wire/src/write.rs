@@ -4,7 +4,10 @@ use std::{borrow::Cow, fmt};
 
 use serde::Serialize;
 
-use crate::{Id, Raw, RpcError, scan::plain_length};
+use crate::{
+    Id, Raw, RpcError,
+    scan::{is_plain, plain_length},
+};
 
 /// `{"jsonrpc":"2.0","id":…,"result":…}`
 pub fn result(id: &Id, result: &Raw) -> Raw {
@@ -215,6 +218,7 @@ pub struct Fragment(Vec<u8>);
 
 impl Fragment {
     /// Nothing yet, with room for so many bytes.
+    #[inline]
     pub fn with_room(room: usize) -> Self {
         Self(Vec::with_capacity(room))
     }
@@ -226,9 +230,15 @@ impl Fragment {
     }
 
     /// Appends text as it stands between the quotes of a JSON string.
+    #[inline]
     pub fn text(&mut self, text: &str) -> &mut Self {
         push_text(&mut self.0, text);
         self
+    }
+
+    /// What was written.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.0
     }
 
     /// Appends a value.
@@ -275,8 +285,20 @@ pub(crate) fn push_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Appends what is between the quotes. Stretches without anything to escape are copied whole.
+/// A text up to this length is copied whole if nothing in it is escaped, which is so for nearly all ids and names.
+const SHORT: usize = 64;
+
+/// Appends what is between the quotes.
+#[inline]
 fn push_text(out: &mut Vec<u8>, text: &str) {
+    if text.len() <= SHORT && is_plain(text.as_bytes()) {
+        return out.extend_from_slice(text.as_bytes());
+    }
+    push_stretches(out, text);
+}
+
+/// Stretches without anything to escape are copied whole.
+fn push_stretches(out: &mut Vec<u8>, text: &str) {
     let mut rest = text.as_bytes();
     loop {
         let (plain, from_special) = rest.split_at(plain_length(rest));
@@ -362,7 +384,8 @@ mod tests {
             "tab\tnew\nline\u{1}",
             "한국어 🌙",
             &"x".repeat(1000),
-            &format!("{}\n", "y".repeat(63)),
+            &format!("{}\n", "y".repeat(SHORT - 1)),
+            &format!("{}\n", "y".repeat(SHORT)),
         ] {
             assert_eq!(string(text), Raw::of(text));
             assert_eq!(format!("\"{}\"", escape(text)), Raw::of(text).as_str());

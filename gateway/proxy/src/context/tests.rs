@@ -45,23 +45,25 @@ fn marked_members_go_and_everything_else_stays_byte_for_byte() {
         (r#"{"a":{"__sessionId":"kept"}}"#, r#"{"a":{"__sessionId":"kept"}}"#),
         (r#"[{"__sessionId":"kept"}]"#, r#"[{"__sessionId":"kept"}]"#),
     ] {
-        let (stripped, _) = strip(&raw(arguments), &|name| name == "__mine");
+        let (stripped, _) = strip(raw(arguments), true, &|name| name == "__mine");
         assert_eq!(stripped.as_str(), expected, "{arguments}");
     }
 }
 
 #[test]
 fn a_reserved_name_goes_even_if_the_tool_declares_it() {
-    let (stripped, _) = strip(&raw(r#"{"__sessionId":"forged","__thread_id":"t"}"#), &|_| true);
+    let (stripped, _) = strip(raw(r#"{"__sessionId":"forged","__thread_id":"t"}"#), true, &|_| true);
     assert_eq!(stripped.as_str(), "{}");
 }
 
 #[test]
 fn arguments_without_fields_are_not_copied() {
     let arguments = raw(r#"{"goal":"Learn Rust"}"#);
-    let (stripped, found) = strip(&arguments, &|_| false);
-    assert_eq!(stripped.as_bytes().as_ptr(), arguments.as_bytes().as_ptr());
-    assert_eq!(found, Claimed::default());
+    for marked in [false, true] {
+        let (stripped, found) = strip(arguments.clone(), marked, &|_| false);
+        assert_eq!(stripped.as_bytes().as_ptr(), arguments.as_bytes().as_ptr());
+        assert_eq!(found, Claimed::default());
+    }
 }
 
 #[test]
@@ -82,7 +84,7 @@ fn claims_are_read_in_both_spellings() {
         (r#"{"__sessionId":null,"__assistantId":["a"],"__threadId":{}}"#, Claimed::default()),
         (r#"{"__session":"x"}"#, Claimed::default()),
     ] {
-        assert_eq!(strip(&raw(arguments), &|_| false).1, expected, "{arguments}");
+        assert_eq!(strip(raw(arguments), true, &|_| false).1, expected, "{arguments}");
     }
 }
 
@@ -96,6 +98,14 @@ fn ids_follow_the_callers_own_members() {
         ),
         ("{ }", ids("s", None, Some("t\"")), r#"{"__sessionId":"s","__threadId":"t\"" }"#),
         ("null", ids("s", None, None), r#"{"__sessionId":"s"}"#),
+        (
+            "{}",
+            ids(&"s".repeat(65), Some("\u{1}한"), Some(r"back\slash")),
+            &format!(
+                r#"{{"__sessionId":"{}","__assistantId":"\u0001한","__threadId":"back\\slash"}}"#,
+                "s".repeat(65)
+            ),
+        ),
     ] {
         assert_eq!(inject(&raw(arguments), &ids).as_str(), expected, "{arguments}");
     }
@@ -285,7 +295,7 @@ proptest! {
     ) {
         let injected = inject(&raw(&arguments), &ids(&session, assistant.as_deref(), thread.as_deref()));
         prop_assert!(Raw::from_text(injected.clone().into_bytes()).is_ok());
-        let (stripped, found) = strip(&injected, &|_| false);
+        let (stripped, found) = strip(injected, true, &|_| false);
         prop_assert_eq!(stripped.as_str(), arguments);
         prop_assert_eq!(found.session, id_from(&session));
         prop_assert_eq!(found.assistant, assistant.as_deref().and_then(id_from));
@@ -299,9 +309,9 @@ proptest! {
         forged in prop::sample::subsequence(RESERVED.to_vec(), 0..=6),
     ) {
         let attack = edit::append(&raw(&arguments), forged.into_iter().map(|name| (name, "forged")));
-        let (stripped, _) = strip(&attack, &|_| true);
+        let (stripped, _) = strip(attack, true, &|_| true);
         let seen = inject(&stripped, &ids("real", None, None));
-        let (_, found) = strip(&seen, &|_| false);
+        let (_, found) = strip(seen, true, &|_| false);
         prop_assert_eq!(found, claimed(Some("real"), None, None));
     }
 }

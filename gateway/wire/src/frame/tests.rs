@@ -63,6 +63,22 @@ fn messages_are_told_apart() {
 }
 
 #[test]
+fn a_method_is_read_whether_known_or_not_and_however_it_is_written() {
+    let known = Method::ALL.map(|method| (method.as_str().to_owned(), method.as_str()));
+    let others =
+        [(r"tools\/call", "tools/call"), ("tools/cal", "tools/cal"), ("", ""), ("한", "한"), (r"\n", "\n")];
+    for (written, expected) in
+        known.into_iter().chain(others.map(|(written, name)| (written.to_owned(), name)))
+    {
+        let Message::Request(request) = one(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{written}"}}"#))
+        else {
+            panic!("not a request")
+        };
+        assert_eq!(request.method, expected);
+    }
+}
+
+#[test]
 fn what_is_no_message_is_refused_under_its_id() {
     const INVALID: i64 = code::INVALID_REQUEST;
     for (text, expected_code, id) in [

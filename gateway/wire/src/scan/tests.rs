@@ -186,6 +186,76 @@ fn names_are_compared_after_a_level_became_big_and_was_left() {
     }
 }
 
+/// So many objects in each other, each with so many names, the next inside the last of them; `twice` repeats its first
+/// name behind that.
+fn nest(depth: usize, width: usize, twice: Option<usize>) -> String {
+    let mut text = "1".to_owned();
+    for level in (0..depth).rev() {
+        let names = (1..width).map(|n| format!(r#""k{n}":{n},"#)).collect::<Vec<_>>().concat();
+        let again = if twice == Some(level) { r#","\u006b0":2"# } else { "" };
+        text = format!(r#"{{"k0":0,{names}"last":{text}{again}}}"#);
+    }
+    text
+}
+
+#[test]
+fn names_are_kept_however_deep_and_many_they_are() {
+    for depth in [1, USUAL_DEPTH - 1, USUAL_DEPTH, USUAL_DEPTH + 1, 2 * USUAL_DEPTH, MAX_DEPTH] {
+        for width in [1, 2, 3, USUAL_NAMES - 1, USUAL_NAMES, USUAL_NAMES + 1, FEW_NAMES + 1, 2 * FEW_NAMES] {
+            assert_eq!(scan(nest(depth, width, None).as_bytes()), PLAIN, "{depth} {width}");
+            for level in [0, depth / 2, depth - 1] {
+                let text = nest(depth, width, Some(level));
+                assert_eq!(scan(text.as_bytes()), duplicate("k0"), "{depth} {width} {level}");
+            }
+        }
+    }
+}
+
+#[test]
+fn places_are_known_again_when_deep_levels_were_left() {
+    for depth in [1, USUAL_DEPTH, MAX_DEPTH - 3] {
+        let deep = nest(depth, 2, None);
+        let text = format!(r#"{{"params":{{"x":{deep},"arguments":{{"y":{deep},"z":[{{"a":1,"a":2}}]}}}}}}"#);
+        assert_eq!(scan(text.as_bytes()), argument("a"), "{depth}");
+        let text = format!(r#"{{"params":{{"arguments":{{"y":{deep}}},"z":{{"a":1,"a":2}}}}}}"#);
+        assert_eq!(scan(text.as_bytes()), duplicate("a"), "{depth}");
+    }
+}
+
+#[test]
+fn what_is_no_unicode_is_refused_wherever_it_is() {
+    for length in 1..80 {
+        for at in 0..length {
+            let mut text = vec![b'x'; length];
+            text[at] = 0xff;
+            let text = [b"\"", &*text, b"\""].concat();
+            assert_eq!(scan(&text), NOT_JSON, "{at} of {length}");
+        }
+        assert_eq!(scan(format!("\"{}\u{e9}\"", "x".repeat(length)).as_bytes()), PLAIN, "{length}");
+    }
+    let deep = [&*b"[".repeat(MAX_DEPTH + 1), b"\"\xff\""].concat();
+    assert_eq!(scan(&deep), NOT_JSON);
+    assert_eq!(scan(b"{\"a\":1,\"a\":\"\xff\"}"), NOT_JSON);
+}
+
+#[test]
+fn every_byte_is_plain_or_special_at_every_offset() {
+    for byte in 0..=u8::MAX {
+        for at in 0..20 {
+            for filler in [b'x', b' ', b'!', b'#', b'[', b']', 0x7f, 0x80, 0xff] {
+                let mut text = [filler; 20];
+                text[at] = byte;
+                let special = byte == b'"' || byte == b'\\' || byte < b' ';
+                let expected = if special { at } else { text.len() };
+                assert_eq!(plain_length(&text), expected, "{byte:#x} at {at} among {filler:#x}");
+                for end in [at + 1, 20] {
+                    assert_eq!(is_plain(&text[..end]), !special, "{byte:#x} at {at} of {end} {filler:#x}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_long_name_is_shortened_in_the_problem() {
     let name = "n".repeat(10_000);
@@ -231,7 +301,7 @@ impl Seen {
                         let inside = matches!(place, Place::Arguments | Place::Inside);
                         self.duplicate.get_or_insert_with(|| super::duplicate(name.as_bytes(), inside));
                     }
-                    let inner = place.member(name.as_bytes());
+                    let inner = place.member(place.field(name.as_bytes()));
                     names.push(name);
                     self.visit(value.get(), inner)?;
                 }
