@@ -61,6 +61,11 @@ pub fn decode(value: &[u8]) -> Result<Cow<'_, str>, BadEncoding> {
     }
 }
 
+/// Whether a header value certainly stands for itself: nothing to trim, nothing encoded.
+pub(crate) fn is_literal(value: &[u8]) -> bool {
+    value.iter().all(u8::is_ascii_graphic) && !value.starts_with(PREFIX.as_bytes())
+}
+
 /// `value` without the blanks HTTP allows around it.
 pub(crate) fn trim(value: &[u8]) -> &[u8] {
     let mut value = value;

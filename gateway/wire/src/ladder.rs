@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::{
     Meta, Method, Params, Refusal, Request, RpcError, Version, code,
     header::{self, mismatch},
+    outline::Field,
     params,
 };
 
@@ -28,6 +29,30 @@ pub struct Headers<'a> {
 
 /// Checks a modern request that came by HTTP.
 pub fn check_http(request: &Request, headers: &Headers<'_>) -> Result<(Version, Method), Refusal> {
+    at_a_glance(request, headers).map_or_else(|| step_by_step(request, headers), Ok)
+}
+
+/// What nearly every request says: the newest version, and headers that repeat the body byte for byte. Nothing is decoded
+/// and nothing refused; whatever looks different goes up the ladder.
+fn at_a_glance(request: &Request, headers: &Headers<'_>) -> Option<(Version, Method)> {
+    let [version] = Version::MODERN;
+    let (params, expected) = (&request.params, Some(version.as_str().as_bytes()));
+    let is_same = params.written(Field::ProtocolVersion) == expected
+        && params.meta().declares_capabilities()
+        && headers.version == expected
+        && headers.method == Some(request.method.as_bytes());
+    let method = Method::parse(&request.method, version).filter(|_| is_same)?;
+    let repeats =
+        |field| headers.name.is_some_and(header::is_literal) && headers.name == params.written(field);
+    let is_named = match method.named_by() {
+        None => true,
+        Some("uri") => repeats(Field::Uri),
+        Some(_) => repeats(Field::Name),
+    };
+    is_named.then_some((version, method))
+}
+
+fn step_by_step(request: &Request, headers: &Headers<'_>) -> Result<(Version, Method), Refusal> {
     let bad = |error| Refusal { status: 400, error };
     let claimed = claimed(request.params.meta()).map_err(bad)?;
     repeats("MCP-Protocol-Version", headers.version, &claimed).map_err(bad)?;
@@ -166,6 +191,32 @@ mod tests {
             }
             assert_eq!(check_stdio(&request_).unwrap_err().code, code::INVALID_PARAMS);
         }
+    }
+
+    #[test]
+    fn a_glance_lets_nothing_through_that_the_steps_refuse() {
+        let escaped = r#"{"io.modelcontextprotocol/protocolVersion":"2026\u002d07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+        let mut seen = 0;
+        for meta in [&format!("{{{VERSION},{CAPABILITIES}}}"), &format!("{{{VERSION}}}"), "{}", escaped] {
+            for name in ["add", "a b", " a", "é", r"\u0061dd", "=?base64?YWRk?=", ""] {
+                for method in ["tools/call", "tools/list", "resources/read", "no/such"] {
+                    let request = request(method, &format!(r#""name":"{name}","uri":"{name}","#), meta);
+                    for version in [CURRENT, "2026-07-28 ", "2025-06-18", "-"] {
+                        for header in ["add", "a b", " a", "a", "é", "=?base64?YWRk?=", "", "-"] {
+                            let headers = headers(version, method, header);
+                            let Some(glance) = at_a_glance(&request, &headers) else { continue };
+                            assert_eq!(
+                                step_by_step(&request, &headers),
+                                Ok(glance),
+                                "{request:?} {headers:?}"
+                            );
+                            seen += 1;
+                        }
+                    }
+                }
+            }
+        }
+        assert_eq!(seen, 2 * 2 + 7 * 8, "calls and reads of two names that are literal, and every list");
     }
 
     #[test]

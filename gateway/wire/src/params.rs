@@ -71,6 +71,12 @@ impl Params {
         self.members.span(field).of(&self.frame)
     }
 
+    /// The bytes between the quotes of a string in which nothing is escaped.
+    pub(crate) fn written(&self, field: Field) -> Option<&[u8]> {
+        let value = self.value(field).filter(|_| !self.members.is_escaped(field))?;
+        value.strip_prefix(b"\"")?.strip_suffix(b"\"")
+    }
+
     fn raw_member(&self, field: Field) -> Option<Raw> {
         raw(self.members.span(field), &self.frame)
     }
