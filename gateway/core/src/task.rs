@@ -58,12 +58,9 @@ impl Signal {
     /// Runs `work` to its end, or until this happens.
     ///
     /// The task that awaits this may be polled for every byte of a connection, so it puts itself on the list of those who
-    /// wait once, and asks a flag from then on. The waker of a task stays the same: do not await this inside something
+    /// wait once, and asks a flag from then on. The waker of a task stays the same; nobody awaits this inside something
     /// that hands out wakers of its own.
-    ///
-    /// # Cancel safety
-    /// As safe as `work`.
-    pub async fn ends<T>(&self, mut work: Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Option<T> {
+    async fn ends<T>(&self, mut work: Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Option<T> {
         let mut given = pin!(self.given());
         let mut listed = false;
         poll_fn(|poller| {

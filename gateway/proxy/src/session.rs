@@ -80,12 +80,16 @@ struct Open<T> {
     ended: bool,
 }
 
-/// The running calls of a session by their ids. A principal's calls have a ceiling, and most sessions have one or none:
-/// too few to be hashed.
+/// The running calls of a session by their ids. Most sessions have one or none, which is too few to be hashed; many are
+/// looked through, at most as many as `security.limits.calls` lets one caller have.
 #[derive(Debug, Default)]
 struct Calls(Vec<(Id, Arc<Outbox>)>);
 
 impl Calls {
+    fn contains(&self, id: &Id) -> bool {
+        self.0.iter().any(|(known, _)| known == id)
+    }
+
     fn get_mut(&mut self, id: &Id) -> Option<&mut Arc<Outbox>> {
         self.0.iter_mut().find(|(known, _)| known == id).map(|(_, outbox)| outbox)
     }
@@ -224,7 +228,7 @@ impl Live {
         if running.ended {
             return Err(NotStarted::Ended);
         }
-        if running.entries.get_mut(id).is_some() {
+        if running.entries.contains(id) {
             return Err(NotStarted::InUse);
         }
         running.entries.0.push((id.clone(), Arc::clone(outbox)));

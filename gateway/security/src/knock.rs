@@ -54,8 +54,8 @@ impl<'a> Said<'a> {
     }
 }
 
-/// The headers that the gate reads. Looking one up by its name hashes that name anew; whoever goes through all headers for
-/// others passes these by.
+/// The headers that the gate reads. Looking one up by its name hashes that name anew; whoever goes through all headers
+/// anyway shows each of them to [`Shown::note`]. One that holds nothing yet says that nothing was sent.
 #[derive(Clone, Copy, Default)]
 pub struct Shown<'a> {
     host: Said<'a>,

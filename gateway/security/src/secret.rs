@@ -41,8 +41,8 @@ impl Secret {
         &self.0
     }
 
-    /// Whether `text` is the secret. Takes as long for the first wrong byte as for the last; only the length shows, and
-    /// that of ours is no secret.
+    /// Whether `text` is the secret. Takes as long for the first wrong byte as for the last. Only the length shows: that
+    /// of ours is known, and that of one that somebody chose gives nothing away if it is long enough.
     fn is(&self, text: &str) -> bool {
         verify_slices_are_equal(self.0.as_bytes(), text.as_bytes()).is_ok()
     }

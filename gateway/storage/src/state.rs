@@ -53,7 +53,8 @@ pub trait State: Send + Sync {
     /// Reads a document and marks it as used.
     fn document<'a>(&'a self, key: &'a DocumentKey) -> Soon<'a, Result<Option<Versioned>, Error>>;
 
-    /// Writes a document if its revision still is `expected` (0: there is none). False when somebody was faster.
+    /// Writes a document if its revision still is `expected` (0: there is none). False when somebody was faster. Having
+    /// been read is what counted as its use: a write does not begin its idle time anew.
     fn swap<'a>(
         &'a self,
         key: &'a DocumentKey,

@@ -142,7 +142,10 @@ pub fn append_written(object: &Raw, room: usize, members: impl FnOnce(&mut Fragm
     members(&mut out);
     let mut out = out.into_bytes();
     match out.first_mut() {
-        Some(comma) if is_empty => *comma = b'{',
+        Some(comma) if is_empty => {
+            debug_assert_eq!(*comma, b',', "each member is written behind one");
+            *comma = b'{';
+        }
         Some(_) => {}
         None => out.push(b'{'),
     }

@@ -104,6 +104,7 @@ pub(crate) enum Field {
 /// How many fields there are of a message, the one of nobody with them, and how many of `params`.
 const OF_MESSAGE: usize = Field::Params as usize;
 const OF_PARAMS: usize = Field::Ours as usize + 1 - OF_MESSAGE;
+const _: () = assert!(OF_PARAMS <= u32::BITS as usize, "there is a bit for each in `Members::escaped`");
 
 impl Field {
     /// Whether `null` is something else than no value: an answer may be `null`, and a claim or a mark that is `null` was

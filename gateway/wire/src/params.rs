@@ -15,7 +15,8 @@ use crate::{
     walk,
 };
 
-/// What the gateway reads of a request's `params`. Members that are `null` count as absent, except for the claim.
+/// What the gateway reads of a request's `params`. Members that are `null` count as absent, except for the claim, and for
+/// names whose being there is what counts.
 #[derive(Clone, Default)]
 pub struct Params {
     /// The frame they came in, which all places are in.

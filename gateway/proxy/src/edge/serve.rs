@@ -260,7 +260,7 @@ impl<A: App> Server<A> {
         let mut draining = pin!(self.drain.begun());
         let mut timer = pin!(time::sleep_until(Instant::now()));
         // A connection is polled with every request. What it waits for beside those is polled once, to be woken by it, and
-        // again when it has happened: the waker of a task stays the same.
+        // again when it has happened: this is all of a task, and the waker of a task stays the same.
         let (mut listens, mut told, mut is_set) = (false, false, false);
         std::future::poll_fn(|cx| {
             let drains =

@@ -28,8 +28,8 @@ pub(super) struct Rates {
     clock: Clock,
 }
 
-/// The time as it was last told, in nanoseconds, so that one look at the real clock is enough for all that a call is
-/// counted against. Who is told late by another thread counts as a moment earlier or later, which no quota notices.
+/// The latest time that was told, in nanoseconds, so that one look at the real clock is enough for all that a call is
+/// counted against.
 #[derive(Clone, Debug, Default)]
 struct Clock(Arc<AtomicU64>);
 
@@ -81,7 +81,7 @@ impl Rates {
 
     fn tell(&self, now: Instant) {
         let since = u64::try_from(now.saturating_duration_since(self.start).as_nanos()).unwrap_or(u64::MAX);
-        self.clock.0.store(since, Ordering::Relaxed);
+        self.clock.0.fetch_max(since, Ordering::Relaxed);
     }
 
     fn limiter(&self, quota: Quota) -> Arc<Limiter> {

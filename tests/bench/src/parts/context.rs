@@ -67,6 +67,10 @@ async fn instructions(settings: &Settings, section: &mut Section) -> Result<()> 
         table.push([what.to_owned(), format!("{count:.0}")]);
     }
     section.table(table);
+    section.note(
+        "`strip` is told by the scan of the frame whether there is anything to remove, and that look is part of the scan. \
+         A guided build was guided by these very steps too.",
+    );
     section.note(format!(
         "Instructions of the gateway's process in user mode: callgrind, ({} calls - {} calls) / {}, one connection.",
         calls.many,

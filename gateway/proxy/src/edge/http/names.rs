@@ -35,6 +35,8 @@ impl<'a> Named<'a> {
         let mut named = Self::default();
         let [session, assistant, thread] = &mut named.context;
         for (name, value) in headers {
+            // Every header, whoever else reads it: what the gate is not shown it takes for absent.
+            named.shown.note(name, value);
             let slot = match name.as_str() {
                 header::PROTOCOL_VERSION => &mut named.version,
                 header::METHOD => &mut named.method,
@@ -45,10 +47,7 @@ impl<'a> Named<'a> {
                 "x-thread-id" => &mut *thread,
                 "content-type" => &mut named.content_type,
                 "accept" => &mut named.accept,
-                _ => {
-                    named.shown.note(name, value);
-                    continue;
-                }
+                _ => continue,
             };
             slot.note(value);
         }
