@@ -1,9 +1,10 @@
 //! One look at every byte of a frame before anything is read from it.
 //!
 //! In: a body or a line. Out: whether it is JSON, not too deep and free of repeated member names, and where the members
-//! are that [`crate::frame`] and [`crate::params`] read. Names are compared decoded, so `"a"` and `"\u0061"` are the same member: two
-//! parsers that pick different ones of two equal names are how a check is passed with one value and a call made with
-//! another. Every string must be Unicode (no lone surrogates), so that whoever decodes a name later cannot fail.
+//! are that [`crate::frame`] and [`crate::params`] read. Names are compared decoded, so `"a"` and `"\u0061"` are the
+//! same member: two parsers that pick different ones of two equal names are how a check is passed with one value and a
+//! call made with another. Every string must be Unicode (no lone surrogates), so that whoever decodes a name later
+//! cannot fail.
 //!
 //! There is no recursion: depth is a counter, never the stack of the thread.
 
@@ -46,7 +47,7 @@ pub enum Problem {
     },
 }
 
-/// Looks over `body` once; the same as text.
+/// Looks over `body`; the same as text.
 pub fn scan(body: &[u8]) -> Result<&str, Problem> {
     outline(body, Place::Frame, &mut Outline::default())?;
     std::str::from_utf8(body).map_err(|_| Problem::NotJson)
