@@ -5,7 +5,10 @@ use std::{borrow::Cow, ops::Range};
 
 use bytes::Bytes;
 
-use crate::{Raw, walk, write::Fragment};
+use crate::{
+    Raw, walk,
+    write::{self, Fragment},
+};
 
 /// What becomes of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +38,21 @@ pub fn members(object: &Raw, mut decide: impl FnMut(&str, &Raw) -> Edit) -> Raw 
     };
     let places = walk.map(|member| (range(member.key), range(member.value)));
     splice(&bytes, places.zip(&edits))
+}
+
+/// `array` with each item kept, dropped or replaced by any number of others.
+///
+/// When `change` gives `None` for all, this is the same `Raw`, sharing its memory. What is not an array is returned as it
+/// is. An array that changes is written anew, its items byte for byte.
+pub fn items(array: &Raw, mut change: impl FnMut(&Raw) -> Option<Vec<Raw>>) -> Raw {
+    let items = array.items();
+    let changed: Vec<Option<Vec<Raw>>> = items.iter().map(&mut change).collect();
+    if changed.iter().all(Option::is_none) {
+        return array.clone();
+    }
+    let kept = items.into_iter().zip(changed);
+    let all: Vec<Raw> = kept.flat_map(|(item, others)| others.unwrap_or_else(|| vec![item])).collect();
+    write::array(&all)
 }
 
 /// Copies `bytes`, an object with at least one member, with each edit done at its member's name and value.
@@ -190,6 +208,20 @@ mod tests {
         ] {
             assert_eq!(drop_x(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn items_are_kept_dropped_and_replaced() {
+        let change = |item: &Raw| match item.as_str() {
+            "1" => Some(vec![]),
+            "2" => Some(vec![raw("3"), raw("4")]),
+            _ => None,
+        };
+        assert_eq!(items(&raw(r#"[ 1, {"a": 1e400} ,2]"#), change).as_str(), r#"[{"a": 1e400},3,4]"#);
+        let same = raw("[ 5 ]");
+        assert_eq!(items(&same, change).as_bytes().as_ptr(), same.as_bytes().as_ptr());
+        assert_eq!(items(&raw("[1]"), change).as_str(), "[]");
+        assert_eq!(items(&raw("{}"), change).as_str(), "{}");
     }
 
     #[test]

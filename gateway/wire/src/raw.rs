@@ -3,7 +3,7 @@
 //! Arguments and results travel from edge to backend as [`Raw`], so that unknown members, big numbers and member
 //! order survive, and nothing is built that nobody reads. A `Raw` cut out of a body shares the body's memory.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, Serializer};
@@ -93,6 +93,11 @@ impl Raw {
         self.0.first() == Some(&b'{')
     }
 
+    /// Whether the value is an array.
+    pub fn is_array(&self) -> bool {
+        self.0.first() == Some(&b'[')
+    }
+
     /// Whether the value is `null`.
     pub fn is_null(&self) -> bool {
         self.0.as_ref() == b"null"
@@ -117,6 +122,21 @@ impl Raw {
     pub fn member(&self, wanted: &str) -> Option<Raw> {
         let found = walk::members(&self.0).find(|member| member.name() == wanted)?;
         Some(found.raw(&self.0))
+    }
+
+    /// The array's items in order. Empty when this is not an array.
+    pub fn items(&self) -> Vec<Raw> {
+        walk::items(&self.0).map(|item| Self(self.0.slice_ref(item))).collect()
+    }
+
+    /// The text of a JSON string; `None` when this is not one.
+    pub fn text(&self) -> Option<Cow<'_, str>> {
+        walk::text(&self.0)
+    }
+
+    /// Whether this is the string `text`.
+    pub fn is_text(&self, text: &str) -> bool {
+        self.text().is_some_and(|own| own == text)
     }
 }
 
@@ -178,6 +198,16 @@ mod tests {
         assert_eq!(raw.members().len(), 3);
         assert_eq!(Raw::of(&[1]).members(), []);
         assert_eq!(Raw::null().member("a"), None);
+    }
+
+    #[test]
+    fn items_share_their_arrays_memory_and_texts_are_decoded() {
+        let array = Raw::from_text(r#"[ {"a":[1]} ,"\u0062", 3]"#).unwrap();
+        let items = array.items();
+        assert_eq!(items.iter().map(Raw::as_str).collect::<Vec<_>>(), [r#"{"a":[1]}"#, r#""\u0062""#, "3"]);
+        assert!(array.as_bytes().as_ptr_range().contains(&items[0].as_bytes().as_ptr()));
+        assert!(items[1].is_text("b") && !items[2].is_text("3"));
+        assert!(Raw::empty_object().items().is_empty());
     }
 
     #[test]

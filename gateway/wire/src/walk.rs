@@ -1,4 +1,4 @@
-//! The members of an object whose text was checked before.
+//! The members of an object, or the items of an array, whose text was checked before.
 //!
 //! Only the ends of names and values are looked for and nothing is decoded, so a walk costs little more than a look at
 //! each byte. Text that is not JSON gives some members or none, never a panic.
@@ -82,6 +82,36 @@ impl<'a> Iterator for Members<'a> {
         let value = skip_blanks(text, colon + 1);
         self.at = value_end(text, value)?;
         Some(Member { key: text.get(start..end)?, value: text.get(value..self.at)? })
+    }
+}
+
+/// The items of an array, in order. None when `text` is no array.
+pub(crate) fn items(text: &[u8]) -> Items<'_> {
+    let at = if text.first() == Some(&b'[') { 1 } else { text.len() };
+    Items { text, at }
+}
+
+/// See [`items`].
+#[derive(Clone, Debug)]
+pub(crate) struct Items<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Iterator for Items<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let text = self.text;
+        let mut start = skip_blanks(text, self.at);
+        if text.get(start) == Some(&b',') {
+            start = skip_blanks(text, start + 1);
+        }
+        if matches!(text.get(start), None | Some(b']' | b'}' | b',')) {
+            return None;
+        }
+        self.at = value_end(text, start)?;
+        text.get(start..self.at)
     }
 }
 
@@ -230,8 +260,19 @@ mod tests {
         }
 
         #[test]
+        fn a_walk_over_an_array_finds_what_a_parser_does(items in prop::collection::vec(value(), 0..6)) {
+            let array = Value::from(items.clone());
+            for text in [serde_json::to_string(&array).unwrap(), serde_json::to_string_pretty(&array).unwrap()] {
+                let found: Vec<Value> =
+                    super::items(text.as_bytes()).map(|item| serde_json::from_slice(item).unwrap()).collect();
+                prop_assert_eq!(&found, &items);
+            }
+        }
+
+        #[test]
         fn no_bytes_make_it_panic(text in prop::collection::vec(prop::sample::select(br#"{}[]",:\a1 "#.to_vec()), 0..40)) {
             prop_assert!(super::members(&text).count() <= text.len());
+            prop_assert!(super::items(&text).count() <= text.len());
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, fmt};
 
+use bytes::Bytes;
 use serde::Serialize;
 
 use crate::{
@@ -25,6 +26,19 @@ pub fn result_with(id: &Id, result: &Raw, members: &[(&str, Raw)]) -> Raw {
     push_with_members(&mut out, result, members);
     out.push(b'}');
     Raw::trusted(out)
+}
+
+/// As [`result_with`], in pieces of which the second is memory of `result` itself: what is large is not copied.
+pub fn result_pieces(id: &Id, result: &Raw, members: &[(&str, Raw)]) -> [Bytes; 3] {
+    let mut out = Vec::with_capacity(64 + id_room(id) + room(members));
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    push(&mut out, id);
+    out.extend_from_slice(br#","result":"#);
+    let rest = match push_members(&mut out, result, members) {
+        Some(rest) => result.clone().into_bytes().slice_ref(rest),
+        None => Bytes::from_static(b"}"),
+    };
+    [out.into(), rest, Bytes::from_static(b"}")]
 }
 
 /// How an error answers a request whose id could not be read: older schemas require `null`, newer ones forbid it.
@@ -118,20 +132,28 @@ fn room(members: &[(&str, Raw)]) -> usize {
 }
 
 fn push_with_members(out: &mut Vec<u8>, object: &Raw, members: &[(&str, Raw)]) {
+    let rest = push_members(out, object, members).unwrap_or(b"}");
+    out.extend_from_slice(rest);
+}
+
+/// Appends what goes before an object's own members; what is to follow then, `None` for the end of an object where
+/// `object` is none.
+fn push_members<'a>(out: &mut Vec<u8>, object: &'a Raw, members: &[(&str, Raw)]) -> Option<&'a [u8]> {
     if members.is_empty() {
-        return out.extend_from_slice(object.as_bytes());
+        return Some(object.as_bytes());
     }
-    let inner = object.as_bytes().get(1..).filter(|_| object.is_object()).unwrap_or(b"}");
+    let inner = object.as_bytes().get(1..).filter(|_| object.is_object());
     for (index, (key, value)) in members.iter().enumerate() {
         out.push(if index == 0 { b'{' } else { b',' });
         push_string(out, key);
         out.push(b':');
         out.extend_from_slice(value.as_bytes());
     }
-    if inner.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'}') {
+    let first = inner.and_then(|inner| inner.iter().find(|byte| !byte.is_ascii_whitespace()));
+    if first.is_some_and(|first| *first != b'}') {
         out.push(b',');
     }
-    out.extend_from_slice(inner);
+    inner
 }
 
 /// Room for data beside a text, so that most results are written without growing.
@@ -373,6 +395,21 @@ mod tests {
         let members = [("b", Raw::of(&2)), ("c", Raw::of("x"))];
         assert_eq!(with_members(&object, &members).as_str(), r#"{"b":2,"c":"x","a":1}"#);
         assert_eq!(with_members(&Raw::from_text("{ }").unwrap(), &members).as_str(), r#"{"b":2,"c":"x" }"#);
+    }
+
+    #[test]
+    fn pieces_are_the_same_text_and_the_result_stays_where_it_is() {
+        let members = [("b", Raw::of(&2)), ("c", Raw::of("x"))];
+        for text in [r#"{"a":1}"#, "{}", "{ }", "[1]", "null"] {
+            let result = Raw::from_text(text).unwrap();
+            for members in [&[][..], &members] {
+                let pieces = result_pieces(&Id::from(7), &result, members);
+                assert_eq!(pieces.concat(), result_with(&Id::from(7), &result, members).as_bytes(), "{text}");
+                let skipped = usize::from(!members.is_empty());
+                let shares = pieces[1].as_ptr() == result.as_bytes()[skipped..].as_ptr();
+                assert!(shares || !result.is_object(), "{text}");
+            }
+        }
     }
 
     #[test]
