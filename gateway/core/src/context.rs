@@ -6,7 +6,7 @@ use std::{fmt, sync::Arc};
 
 use tokio::time::Instant;
 
-use crate::{Peer, Principal, Raw, Version};
+use crate::{Abilities, Level, Peer, Principal, Raw, Version};
 
 /// The caller and the circumstances of one call.
 #[derive(Clone, Debug)]
@@ -21,6 +21,13 @@ pub struct Context {
     pub client: Arc<Client>,
     /// The way back to the client while the call runs.
     pub peer: Peer,
+    /// The least severe log note the client wants; the peer filters, this is for those who must ask for notes.
+    pub log_level: Option<Level>,
+    /// The legacy session or the pipe that the call came by, whose end [`crate::Backend::session_ended`] tells.
+    pub transport_session: Option<Arc<str>>,
+    /// Whether the session was named or is that of the transport. Else it is the default one, which callers share that have
+    /// nothing to do with each other.
+    pub session_named: bool,
 }
 
 /// The three context ids of a call.
@@ -143,6 +150,11 @@ impl Client {
         Self { version: self.version, capabilities: self.capabilities.detached(), info }
     }
 
+    /// What it can do for a server.
+    pub fn abilities(&self) -> Abilities {
+        Abilities::of(self)
+    }
+
     /// The declared capability `name`, unless it is absent or `null`.
     pub fn capability(&self, name: &str) -> Option<Raw> {
         self.capabilities.member(name).filter(|value| !value.is_null())
@@ -171,6 +183,9 @@ impl Context {
             deadline: Instant::now() + std::time::Duration::from_hours(1),
             peer: Peer::silent(Arc::clone(&client)),
             client,
+            log_level: None,
+            transport_session: None,
+            session_named: true,
         }
     }
 }

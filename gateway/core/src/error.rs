@@ -3,6 +3,7 @@
 use std::{borrow::Cow, error::Error, fmt, sync::Arc, time::Duration};
 
 use moongate_wire::{Raw, RpcError};
+use serde_json::{Map, Value};
 
 /// A call that did not succeed.
 ///
@@ -104,9 +105,10 @@ impl CallError {
         Self::client(Kind::InvalidParams, format!("Invalid params: {detail}"))
     }
 
-    /// The client did not declare `capability`.
+    /// The client did not declare `capability`; one inside another is written as `elicitation.url`.
     pub fn missing_capability(capability: &str) -> Self {
-        let required = Raw::of(&serde_json::json!({ capability: {} }));
+        let inside = |inner: Value, name: &str| serde_json::json!({ name: inner });
+        let required = Raw::of(&capability.rsplit('.').fold(Value::Object(Map::new()), inside));
         Self::client(
             Kind::MissingCapability { required },
             format!(
@@ -130,5 +132,21 @@ impl fmt::Display for CallError {
 impl Error for CallError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.source.as_deref().map(|source| source as &(dyn Error + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_capability_is_named_as_it_would_be_declared() {
+        for (name, expected) in
+            [("sampling", r#"{"sampling":{}}"#), ("elicitation.url", r#"{"elicitation":{"url":{}}}"#)]
+        {
+            let error = CallError::missing_capability(name);
+            let Kind::MissingCapability { required } = error.kind else { panic!("{error}") };
+            assert_eq!(required.as_str(), expected);
+        }
     }
 }

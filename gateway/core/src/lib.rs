@@ -5,6 +5,7 @@
 //! call leaves by [`Changes`]. Everything that crosses the seam is plain data; nothing here knows HTTP, stdio, eras or
 //! the configuration file.
 
+pub mod abilities;
 pub mod arguments;
 pub mod backend;
 pub mod builtin;
@@ -23,6 +24,7 @@ pub mod scope;
 pub mod soon;
 pub mod task;
 
+pub use abilities::Abilities;
 pub use backend::Backend;
 pub use builtin::Builtin;
 pub use call::{Call, Operation, Reply};

@@ -21,6 +21,8 @@ pub struct Offer {
     pub instructions: Option<Arc<str>>,
     /// How long this offer stays good when nothing is announced.
     pub ttl: Option<Duration>,
+    /// Why the backend's own offer is not known, where that is so. Who calls something of it is told.
+    pub missing: Option<Arc<str>>,
 }
 
 /// A tool.

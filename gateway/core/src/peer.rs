@@ -179,9 +179,9 @@ impl Peer {
         self.link.notify(Note::Log { level, logger: logger.map(Into::into), data: Raw::of(&data) });
     }
 
-    /// Whether the client declared what `question` needs.
+    /// Whether the client declared what `question` needs, and speaks a version that has it.
     pub fn can(&self, question: &Ask) -> bool {
-        self.client.capability(question.capability()).is_some()
+        self.client.abilities().lacks(question).is_none()
     }
 
     /// Asks the client, all questions at once; answers come back in the order of the questions.
@@ -193,8 +193,9 @@ impl Peer {
     /// # Cancel safety
     /// Dropping the future withdraws the questions.
     pub async fn ask(&self, questions: Vec<(&str, Ask)>) -> Result<Vec<Answer>, CallError> {
-        if let Some((_, question)) = questions.iter().find(|(_, question)| !self.can(question)) {
-            return Err(CallError::missing_capability(question.capability()));
+        let abilities = self.client.abilities();
+        if let Some(missing) = questions.iter().find_map(|(_, question)| abilities.lacks(question)) {
+            return Err(CallError::missing_capability(missing));
         }
         let keys: Vec<Box<str>> = questions.iter().map(|(key, _)| Box::from(*key)).collect();
         let questions = questions.into_iter().map(|(key, question)| (Box::from(key), question)).collect();

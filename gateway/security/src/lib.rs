@@ -14,6 +14,7 @@
 pub mod address;
 pub mod authenticator;
 pub mod denied;
+pub mod digest;
 pub mod error;
 pub mod gate;
 pub mod keyring;
