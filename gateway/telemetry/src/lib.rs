@@ -8,7 +8,9 @@ pub mod error;
 pub mod log;
 pub mod metrics;
 pub mod operation;
+pub mod upstream;
 
 pub use error::Error;
 pub use metrics::{Counter, Gauge, Held, Metrics, ReloadOutcome};
 pub use operation::{ErrorType, Operation, Transport};
+pub use upstream::Upstream;

@@ -9,12 +9,16 @@ use prometheus::{
 };
 use tracing::error;
 
-use crate::operation::{OTHER, Operation, Operations, Transport};
+use crate::{
+    operation::{OTHER, Operation, Operations, Transport},
+    upstream::{Upstream, Upstreams},
+};
 
 /// The metrics of this process.
 pub struct Metrics {
     registry: Registry,
     operations: Operations,
+    upstreams: Upstreams,
     refused: IntCounterVec,
     reloads: IntCounterVec,
     sessions: Gauge,
@@ -26,11 +30,11 @@ pub struct Metrics {
 
 /// A number that goes up and down.
 #[derive(Clone, Debug)]
-pub struct Gauge(IntGauge);
+pub struct Gauge(pub(crate) IntGauge);
 
 /// A number that only grows.
 #[derive(Clone, Debug)]
-pub struct Counter(IntCounter);
+pub struct Counter(pub(crate) IntCounter);
 
 /// One unit of a [`Gauge`], given back when dropped.
 #[derive(Debug)]
@@ -59,6 +63,7 @@ impl Metrics {
         register(&registry, operations.collector());
         register_process(&registry);
         Self {
+            upstreams: Upstreams::new(&registry),
             refused: counters(
                 &registry,
                 "moongate_refused_total",
@@ -100,6 +105,16 @@ impl Metrics {
     /// Takes a tool that left the catalog off the page. Handles of it that are still held count for nobody.
     pub fn forget_tool(&self, tool: &str) {
         self.operations.forget_tool(tool);
+    }
+
+    /// The handle of the server called `name`, which is reached over `transport`.
+    pub fn upstream(&self, name: &str, transport: Transport) -> Upstream {
+        self.upstreams.resolve(name, transport)
+    }
+
+    /// Takes a server that is no longer configured off the page.
+    pub fn forget_upstream(&self, name: &str) {
+        self.upstreams.forget(name);
     }
 
     /// `moongate_refused_total` for one reason.
@@ -217,7 +232,7 @@ fn counters(registry: &Registry, name: &str, help: &str, label: &str) -> IntCoun
     counters
 }
 
-fn register(registry: &Registry, collector: impl Collector + 'static) {
+pub(crate) fn register(registry: &Registry, collector: impl Collector + 'static) {
     registry.register(Box::new(collector)).expect("each name is registered once");
 }
 

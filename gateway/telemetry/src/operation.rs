@@ -16,7 +16,7 @@ use prometheus::{Histogram, HistogramOpts, HistogramVec};
 pub const OTHER: &str = "_OTHER";
 
 /// OpenTelemetry's boundaries for MCP durations, and three below them: built-in tools answer within a millisecond.
-const SECONDS: [f64; 17] =
+pub(crate) const SECONDS: [f64; 17] =
     [0.000_5, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
 
 /// What carries the messages of a client.
@@ -92,7 +92,7 @@ struct Series {
 }
 
 impl Transport {
-    fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
             Self::Pipe => "pipe",
