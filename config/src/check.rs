@@ -20,6 +20,7 @@ pub(crate) mod exposure;
 mod routing;
 mod security;
 mod server;
+mod upstreams;
 
 /// Turns the file's shape into the program's, reporting every problem on the way.
 pub(crate) fn check(raw: RawConfig, directories: &Directories, report: &mut Report) -> Config {
@@ -35,7 +36,11 @@ pub(crate) fn check(raw: RawConfig, directories: &Directories, report: &mut Repo
     check.section(raw.telemetry, |_, raw| config.telemetry = telemetry(&raw));
     let scopes = security::Scopes::of(raw.security.as_ref());
     check.section(raw.security, |check, raw| security::security(raw, &scopes, &mut config.security, check));
-    let mut routing = routing::Routing { scopes: &scopes, config: &mut config };
+    let mut known = Vec::new();
+    check.section(raw.upstreams, |check, raw| {
+        known = upstreams::upstreams(raw, &scopes, &mut config, check);
+    });
+    let mut routing = routing::Routing { scopes: &scopes, upstreams: &known, config: &mut config };
     check.section(raw.routes, |check, raw| routing.routes(raw, check));
     check.section(raw.profiles, |check, raw| routing.profiles(raw, check));
     config.security.scopes_closed = scopes.closed;

@@ -26,6 +26,7 @@ pub fn diff(old: &Config, new: &Config) -> Diff {
         ("sessions", old.sessions != new.sessions),
         ("context", old.context != new.context),
         ("security", old.security != new.security),
+        ("upstreams", old.upstreams != new.upstreams),
         ("routes", old.routes != new.routes),
         ("profiles", old.profiles != new.profiles),
         ("backends", old.backends != new.backends),

@@ -13,10 +13,11 @@ use self::{
     security::{RawSecurity, Security},
     server::{Directories, RawServer, Server},
     telemetry::{RawTelemetry, Telemetry},
+    upstreams::{RawUpstream, Upstream},
 };
 use crate::load::{
     declare::section,
-    read::{At, Entries},
+    read::{At, Entries, Given},
 };
 
 pub(crate) mod admin;
@@ -26,6 +27,7 @@ pub(crate) mod routing;
 pub(crate) mod security;
 pub(crate) mod server;
 pub(crate) mod telemetry;
+pub(crate) mod upstreams;
 
 section! {
     /// Configuration of the Moongate gateway. Every key has a default; an empty file is valid.
@@ -41,6 +43,8 @@ section! {
         context: RawContext,
         /// Who may do what, and how often.
         security: RawSecurity,
+        /// Other MCP servers, by name: processes that are started, and remote ones.
+        upstreams: Entries<Given<RawUpstream>>,
         /// Exceptions to "every tool goes to its own backend"; the first that matches wins.
         routes: Vec<At<RawRoute>>,
         /// Named subsets, each served at `/mcp/{name}`.
@@ -52,7 +56,7 @@ section! {
         /// Logs.
         telemetry: RawTelemetry,
     }
-    later: ["upstreams", "state", "audit"]
+    later: ["state", "audit"]
 }
 
 /// A whole configuration.
@@ -68,6 +72,8 @@ pub struct Config {
     pub context: Context,
     /// Who may do what, and how often.
     pub security: Security,
+    /// Other MCP servers, in the order of the file; no two have the same name.
+    pub upstreams: Vec<Upstream>,
     /// Exceptions to "every tool goes to its own backend", first match wins.
     pub routes: Vec<Route>,
     /// Named subsets, by the name in their path `/mcp/{profile}`.
@@ -89,12 +95,18 @@ impl Config {
             sessions: Sessions::default(),
             context: Context::default(),
             security: Security::defaults(directories),
+            upstreams: Vec::new(),
             routes: Vec::new(),
             profiles: BTreeMap::new(),
             backends: Backends::default(),
             storage: Storage::defaults(directories),
             telemetry: Telemetry::default(),
         }
+    }
+
+    /// The upstream called `name`, enabled or not.
+    pub fn upstream(&self, name: &str) -> Option<&Upstream> {
+        self.upstreams.iter().find(|upstream| upstream.name == name)
     }
 }
 

@@ -93,8 +93,8 @@ impl Problem {
     }
 }
 
-/// Like `Some(known)` when a person may well have meant it.
-fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+/// The one of `known` that a person who wrote `name` may well have meant.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     /// Below this, suggestions confuse more than they help.
     const LIKENESS: f64 = 0.8;
     let name = name.to_ascii_lowercase();

@@ -45,6 +45,20 @@ pub(super) fn period(target: &mut Duration, given: Option<At<Period>>, check: &m
     }
 }
 
+/// How long calls may take: more than no time, and no longer than `max`, that of any call.
+pub(super) fn call_timeout(given: &At<Period>, max: Duration, check: &mut Check<'_>) -> Option<Duration> {
+    let (Period(timeout), place) = (given.value, &given.place);
+    if timeout.is_zero() {
+        check.conflict(place, format!("{} is no time at all", place.found), "more than zero");
+        return None;
+    }
+    if timeout > max {
+        let message = format!("{} is longer than `security.limits.max_timeout`", place.found);
+        check.conflict(place, message, "a shorter time, or a longer `max_timeout`");
+    }
+    Some(timeout)
+}
+
 fn trust(raw: RawTrust) -> Trust {
     let mut trust = Trust::default();
     let sources = |list: At<Vec<At<Source>>>| list.value.into_iter().map(|source| source.value).collect();

@@ -5,7 +5,7 @@
 use super::Check;
 use crate::{
     load::read::Place,
-    model::{Config, RawConfig},
+    model::{Config, RawConfig, upstreams::Reach},
 };
 
 /// Why a configuration must not be served.
@@ -84,6 +84,16 @@ impl Config {
         if self.admin.enabled && !self.admin.listen.is_loopback() {
             warnings
                 .push(format!("the admin listener on {} can be reached from elsewhere", self.admin.listen));
+        }
+        for upstream in self.upstreams.iter().filter(|upstream| upstream.enabled) {
+            if let Reach::Remote(remote) = &upstream.reach
+                && remote.url.is_exposed()
+            {
+                let name = &upstream.name;
+                warnings.push(format!(
+                    "the upstream `{name}` is reached without TLS: what is sent can be read on the way"
+                ));
+            }
         }
         if self.security.anonymous {
             let scopes =

@@ -1,24 +1,26 @@
 //! Routes and profiles: whether what they name is there.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use super::{
     Check,
+    context::call_timeout,
     security::{Scopes, patterns},
+    upstreams::Known,
 };
 use crate::{
     glob::Glob,
-    load::read::{At, Entries, NonEmpty, Place},
+    load::read::{At, Entries, Json, NonEmpty, Place},
     model::{
         Config,
-        routing::{Profile, RawProfile, RawRoute, Route},
+        routing::{Profile, RawProfile, RawRoute, RawRouteArgs, Route, RouteArgs},
     },
-    units::Period,
 };
 
 /// What routes and profiles are checked against.
 pub(super) struct Routing<'a> {
     pub(super) scopes: &'a Scopes,
+    pub(super) upstreams: &'a [Known],
     pub(super) config: &'a mut Config,
 }
 
@@ -51,48 +53,68 @@ impl Routing<'_> {
                 check.missing(place, "upstream");
             }
         }
+        let max_timeout = self.config.security.limits.max_timeout;
         Route {
-            upstream: raw.upstream.and_then(|name| self.backend(name, check)),
+            upstream: raw.upstream.and_then(|name| self.named(name, check)),
             rename: raw.rename.map(|name| name.value.0),
             description: raw.description.map(|text| text.value),
             scope: raw.scope.and_then(|name| self.scopes.named(name, check)),
             limit: raw.limit.map(|limit| limit.value.0),
-            timeout: raw.timeout.and_then(|timeout| self.timeout(&timeout, check)),
+            timeout: raw.timeout.and_then(|timeout| call_timeout(&timeout, max_timeout, check)),
+            args: raw.args.map(|raw| Self::arguments(raw.value, check)).unwrap_or_default(),
+            context: raw.context.map(|context| context.value).unwrap_or_default(),
             hide: raw.hide.is_some_and(|hide| hide.value),
             pattern: pattern.value,
         }
     }
 
-    fn timeout(&self, given: &At<Period>, check: &mut Check<'_>) -> Option<Duration> {
-        let (Period(timeout), place) = (given.value, &given.place);
-        let max = self.config.security.limits.max_timeout;
-        if timeout.is_zero() {
-            check.conflict(place, format!("{} is no time at all", place.found), "more than zero");
-            return None;
-        }
-        if timeout > max {
-            let message = format!("{} is longer than `security.limits.max_timeout`", place.found);
-            check.conflict(place, message, "a shorter time, or a longer `max_timeout`");
-        }
-        Some(timeout)
-    }
-
-    /// The name of a backend that is there.
-    fn backend(&self, name: At<String>, check: &mut Check<'_>) -> Option<String> {
-        let backends = &self.config.backends;
-        match backends.get(&name.value) {
-            Some(backend) if backend.enabled => Some(name.value),
-            Some(_) => {
-                let message = format!("the backend {} is not enabled", name.place.found);
-                check.conflict(&name.place, message, "a backend that is enabled");
+    /// The name of an upstream or a built-in backend that is there.
+    fn named(&self, name: At<String>, check: &mut Check<'_>) -> Option<String> {
+        let backends = self.config.backends.iter().map(|(name, backend)| (name, backend.enabled));
+        let upstreams = self.upstreams.iter().map(|known| (known.name.value.as_str(), known.enabled));
+        let all = backends.chain(upstreams).collect::<Vec<_>>();
+        match all.iter().find(|(known, _)| *known == name.value) {
+            Some((_, true)) => Some(name.value),
+            Some((_, false)) => {
+                let message = format!("{} is not enabled", name.place.found);
+                check.conflict(&name.place, message, "an upstream or a backend that is enabled");
                 None
             }
             None => {
-                let known = backends.iter().map(|(name, _)| name).collect::<Vec<_>>();
-                check.unknown(&name, "backend", known.into_iter());
+                check.unknown(&name, "upstream", all.iter().map(|(known, _)| *known));
                 None
             }
         }
+    }
+
+    /// What is done to the arguments of a call: at most one thing to each.
+    fn arguments(raw: RawRouteArgs, check: &mut Check<'_>) -> RouteArgs {
+        let mut seen: BTreeMap<String, String> = BTreeMap::new();
+        let mut fits = |name: &str, place: &Place| {
+            if name.starts_with("__") {
+                let message = format!("{} is reserved for context fields", place.found);
+                check.conflict(place, message, "a name that does not begin with `__`");
+            }
+            if let Some(first) = seen.insert(name.to_owned(), place.path.clone()) {
+                let message = format!("{} is at {first} already", place.found);
+                check.conflict(place, message, "each name in one of `set`, `default` and `remove`");
+            }
+        };
+        let mut members = |given: Option<At<Entries<Json>>>| {
+            let entries = given.into_iter().flat_map(|entries| entries.value.0);
+            let member = |(name, value): (At<String>, At<Json>)| {
+                fits(&name.value, &name.place);
+                (name.value, value.value.0)
+            };
+            entries.map(member).collect()
+        };
+        let (set, default) = (members(raw.set), members(raw.default));
+        let remove = raw.remove.into_iter().flat_map(|names| names.value);
+        let name = |name: At<String>| {
+            fits(&name.value, &name.place);
+            name.value
+        };
+        RouteArgs { set, default, remove: remove.map(name).collect() }
     }
 
     pub(super) fn profiles(&mut self, raw: Entries<RawProfile>, check: &mut Check<'_>) {
@@ -121,7 +143,7 @@ impl Routing<'_> {
 
     fn upstream(&self, name: At<String>, check: &mut Check<'_>) -> Option<At<Glob>> {
         let place = name.place.clone();
-        let name = self.backend(name, check)?;
+        let name = self.named(name, check)?;
         Glob::new(&name).ok().map(|value| At { value, place })
     }
 }

@@ -74,6 +74,18 @@ impl Node {
         }
     }
 
+    /// What a message calls this value when it must not repeat it.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self.value {
+            Value::Null => "nothing",
+            Value::Bool(_) => "`true` or `false`",
+            Value::Int(_) | Value::Float(_) => "a number",
+            Value::Text(_) => "text",
+            Value::List(_) => "a list",
+            Value::Map(_) => "a mapping",
+        }
+    }
+
     /// The spans of all scalars in this value.
     pub(crate) fn scalars(&self, found: &mut Vec<Range<usize>>) {
         match &self.value {

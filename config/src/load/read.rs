@@ -9,7 +9,10 @@ use super::{
     expand::{Expanded, Expander},
     node::{Key, Node, Value, quote},
 };
-use crate::problem::{Problem, ProblemKind};
+use crate::{
+    problem::{Problem, ProblemKind},
+    secret::Secret,
+};
 
 /// What can be read from a node. `None` means that the problem has been reported.
 pub(crate) trait FromNode: Sized {
@@ -45,6 +48,22 @@ pub(crate) struct NonEmpty<T>(pub(crate) Vec<At<T>>);
 /// A value, or `off`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OrOff<T>(pub(crate) Option<T>);
+
+/// A value that counts as given even when it could not be read, so that nobody is told that it is missing.
+#[derive(Debug)]
+pub(crate) struct Given<T>(pub(crate) Option<T>);
+
+/// One value, or a list of them.
+#[derive(Debug)]
+pub(crate) struct OneOrMore<T>(pub(crate) Vec<T>);
+
+/// A mapping whose values no message shows, whatever is wrong with it.
+#[derive(Debug)]
+pub(crate) struct Hidden<T>(pub(crate) Vec<(At<String>, T)>);
+
+/// Any value that JSON has.
+#[derive(Debug)]
+pub(crate) struct Json(pub(crate) serde_json::Value);
 
 /// Everything that is found out on the way through the file.
 #[derive(Debug, Default)]
@@ -166,7 +185,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reports why a value does not fit.
-    pub(super) fn unfit<T>(&mut self, node: &Node, message: String, expected: &str) -> Option<T> {
+    pub(crate) fn unfit<T>(&mut self, node: &Node, message: String, expected: &str) -> Option<T> {
         let problem = Problem::new(ProblemKind::InvalidValue, &self.path, node.span.clone(), message)
             .found(node.describe())
             .expected(expected);
@@ -183,6 +202,19 @@ impl<'a> Reader<'a> {
                 self.problem(ProblemKind::Unresolved, node.span.clone(), error.to_string());
                 None
             }
+        }
+    }
+
+    /// The text of a scalar that no message shows, its placeholders resolved, if it `fits`.
+    pub(crate) fn hidden(&mut self, node: &Node, expected: &str, fits: fn(&str) -> bool) -> Option<Secret> {
+        let Value::Text(_) = node.value else {
+            return self.bare_secret(node, &format!("found {}", node.kind()), "text (put it in quotes)");
+        };
+        let text = Secret::new(self.text(node, expected)?.value);
+        if fits(text.expose()) {
+            Some(text)
+        } else {
+            self.bare_secret(node, "this value does not fit", expected)
         }
     }
 

@@ -17,6 +17,8 @@ use crate::{
     units::{Per, Rate},
 };
 
+mod upstreams;
+
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
 
 fn env(name: &str) -> Option<String> {
@@ -167,10 +169,10 @@ fn ten_problems_are_reported_at_once() {
 #[test]
 fn unknown_keys_and_keys_of_later_versions_are_told_apart() {
     assert_eq!(
-        lines("upstream: {}\nupstreams: {a: {command: x}}\nsecurity: {jwt: [], jwtt: []}\n"),
+        lines("upstream: {}\naudit: {file: x}\nsecurity: {jwt: [], jwtt: []}\n"),
         [
             "upstream @1:1 unknown key `upstream`",
-            "upstreams @2:1 `upstreams` is not available in this version",
+            "audit @2:1 `audit` is not available in this version",
             "security.jwt @3:12 `jwt` is not available in this version",
             "security.jwtt @3:21 unknown key `jwtt`",
         ]
@@ -243,7 +245,7 @@ fn no_problem_repeats_a_secret() {
     }
     // A secret under a misspelt or unavailable key, on the very line that is shown.
     let text = concat!(
-        "upstreams: {github: {command: npx, env: {GITHUB_TOKEN: hunter2}}}\n",
+        "audit: {github: {command: npx, env: {GITHUB_TOKEN: hunter2}}}\n",
         "security: {key: hunter2, tokn: hunter2}\n",
         "sessions: {sweep_interval: 1s, sweep_interval: hunter2}\n",
         "server: {public_url: 'https://me:hunter2@example.com'}\n",
@@ -352,11 +354,11 @@ fn what_does_not_go_together_is_refused() {
         ("routes: [{match: a, rename: b}]", "routes[0] @1:10 the key `upstream` is missing"),
         (
             "routes: [{match: a, upstream: memory}]",
-            "routes[0].upstream @1:31 there is no backend called `memory`",
+            "routes[0].upstream @1:31 there is no upstream called `memory`",
         ),
         (
             "routes: [{match: a, upstream: ui}]\nbackends: {ui: {enabled: false}}",
-            "routes[0].upstream @1:31 the backend `ui` is not enabled",
+            "routes[0].upstream @1:31 `ui` is not enabled",
         ),
         (
             "routes: [{match: a}, {match: a, hide: true}]",
@@ -369,7 +371,7 @@ fn what_does_not_go_together_is_refused() {
         ("profiles: {a/b: {}}", "profiles[\"a/b\"] @1:12 `a/b` cannot be part of a path"),
         (
             "profiles: {p: {upstreams: [github]}}",
-            "profiles.p.upstreams[0] @1:28 there is no backend called `github`",
+            "profiles.p.upstreams[0] @1:28 there is no upstream called `github`",
         ),
         ("storage: {url: 'mysql://x'}", "storage.url @1:16 found `mysql://x`"),
         ("storage: {url: 'sqlite://x'}", "storage.url @1:16 found `sqlite://x`"),
@@ -460,7 +462,7 @@ fn problems_as_json_have_a_fixed_shape() {
 
 /// Text that looks enough like YAML, and like our keys, to get far.
 fn yamlish() -> impl Strategy<Value = String> {
-    const WORDS: [&str; 44] = [
+    const WORDS: [&str; 49] = [
         "server",
         "listen",
         "security",
@@ -474,6 +476,11 @@ fn yamlish() -> impl Strategy<Value = String> {
         "tls",
         "per_tool",
         "upstreams",
+        "command",
+        "env",
+        "headers",
+        "args",
+        "set",
         "key",
         "storage",
         "url",
@@ -545,7 +552,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn a_broken_example_never_panics(cut in 0_usize..4_000, length in 0_usize..40, text in "[a-z:{}\\[\\]\n ]{0,8}") {
+    fn a_broken_example_never_panics(cut in 0_usize..6_000, length in 0_usize..40, text in "[a-z:{}\\[\\]\n ]{0,8}") {
         let example = include_str!("../../examples/everything.yaml");
         let cut = example.floor_char_boundary(cut.min(example.len()));
         let end = example.floor_char_boundary((cut + length).min(example.len()));

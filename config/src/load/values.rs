@@ -5,7 +5,7 @@ use std::{num::NonZeroUsize, path::PathBuf};
 use super::{
     expand::Expander,
     node::{Node, Value},
-    read::{At, Entries, FromNode, NonEmpty, OrOff, Reader},
+    read::{At, Entries, FromNode, Given, Hidden, Json, NonEmpty, OneOrMore, OrOff, Reader},
 };
 
 impl<T: FromNode> FromNode for At<T> {
@@ -110,5 +110,75 @@ impl<T: FromNode> FromNode for OrOff<T> {
             _ => false,
         };
         if off { Some(Self(None)) } else { T::read(node, reader).map(|value| Self(Some(value))) }
+    }
+}
+
+impl<T: FromNode> FromNode for Given<T> {
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        Some(Self(T::read(node, reader)))
+    }
+}
+
+impl<T: FromNode> FromNode for OneOrMore<T> {
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        match &node.value {
+            Value::List(items) if items.is_empty() => reader.wrong(node, "at least one entry"),
+            Value::List(_) => Vec::read(node, reader).map(Self),
+            _ => T::read(node, reader).map(|value| Self(vec![value])),
+        }
+    }
+}
+
+impl<T: FromNode> FromNode for Hidden<T> {
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        node.scalars(&mut reader.report.masked);
+        let Value::Map(_) = node.value else {
+            return reader.bare_secret(
+                node,
+                &format!("found {}", node.kind()),
+                "a mapping of names to texts",
+            );
+        };
+        let mut read = Vec::new();
+        reader.entries(node, "a mapping", |reader, key, value| {
+            let name = At { value: key.text.clone(), place: reader.place_of_key(key) };
+            read.extend(T::read(value, reader).map(|value| (name, value)));
+        })?;
+        Some(Self(read))
+    }
+}
+
+impl FromNode for Json {
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        json(node, reader).map(Self)
+    }
+}
+
+/// Texts have their placeholders resolved, as everywhere.
+fn json(node: &Node, reader: &mut Reader<'_>) -> Option<serde_json::Value> {
+    use serde_json::{Map, Number, Value as Out};
+    match &node.value {
+        Value::Null => Some(Out::Null),
+        Value::Bool(value) => Some(Out::Bool(*value)),
+        Value::Int(value) => match Number::from_i128(*value) {
+            Some(number) => Some(Out::Number(number)),
+            None => reader.wrong(node, "a number of at most 64 bits"),
+        },
+        Value::Float(value) => match Number::from_f64(*value) {
+            Some(number) => Some(Out::Number(number)),
+            None => reader.wrong(node, "a number that JSON has"),
+        },
+        Value::Text(_) => reader.text(node, "text").map(|text| Out::String(text.value)),
+        Value::List(_) => {
+            let items = Vec::<Json>::read(node, reader)?;
+            Some(items.into_iter().map(|item| item.0).collect())
+        }
+        Value::Map(_) => {
+            let mut members = Map::new();
+            reader.entries(node, "a mapping", |reader, key, value| {
+                members.extend(json(value, reader).map(|value| (key.text.clone(), value)));
+            })?;
+            Some(Out::Object(members))
+        }
     }
 }

@@ -9,6 +9,11 @@ use crate::load::{
     read::{FromNode, Reader},
 };
 
+/// The names that belong to built-in backends, of this version and of later ones: an upstream that took one would be in
+/// the way of an upgrade.
+pub(crate) const NAMES: [&str; 8] =
+    ["planning", "playbook", "ui", "content", "workspace", "memory", "inspect", "debug"];
+
 section! {
     /// The built-in backends.
     #[schemars(rename = "Backends")]

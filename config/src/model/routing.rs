@@ -1,12 +1,14 @@
 //! Which tool goes where, and which subset of them has its own path.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
+
+use serde_json::{Map, Value};
 
 use crate::{
     glob::{Glob, Patterns},
     load::{
-        declare::{section, text},
-        read::{NonEmpty, OrOff},
+        declare::{section, text, words},
+        read::{At, Entries, Json, NonEmpty, OrOff},
     },
     model::security::names::ScopeName,
     units::{Period, Rate},
@@ -19,7 +21,7 @@ section! {
         /// The name clients see, or a pattern with `*` and `?`.
         #[schemars(required)]
         r#match: Glob,
-        /// The backend that answers. Absent: the tool's own.
+        /// The upstream or built-in backend that answers. Absent: the tool's own.
         upstream: String,
         /// The tool's name at `upstream`, which is then no longer listed; `match` has to be exact.
         rename: ToolName,
@@ -31,18 +33,40 @@ section! {
         limit: OrOff<Rate>,
         /// How long a call may take.
         timeout: Period,
+        /// What is done to the arguments before they go on.
+        args: RawRouteArgs,
+        /// How an upstream is told session, assistant and thread: not at all, as arguments `__sessionId`, …, or in `_meta`.
+        /// Built-in backends know them anyway.
+        #[schemars(extend("default" = "none"))]
+        context: ContextFields,
         /// Neither listed nor callable.
         #[schemars(extend("default" = false))]
         hide: bool,
     }
-    later: ["args", "cache", "context"]
+    later: ["cache"]
+}
+
+section! {
+    /// What is done to the top-level arguments of a call; each name may be in one of the three.
+    #[schemars(rename = "RouteArgs")]
+    struct RawRouteArgs {
+        /// Arguments that always have this value, whatever the caller says.
+        #[schemars(extend("default" = {}))]
+        set: Entries<Json>,
+        /// Arguments that have this value if the caller says nothing.
+        #[schemars(extend("default" = {}))]
+        default: Entries<Json>,
+        /// Arguments that are left out, whatever the caller says.
+        #[schemars(extend("default" = []))]
+        remove: Vec<At<String>>,
+    }
 }
 
 section! {
     /// A subset with its own path, `/mcp/{name}`: what its upstreams and its patterns both let through.
     #[schemars(rename = "Profile")]
     struct RawProfile {
-        /// Names of backends. Absent: all.
+        /// Names of upstreams and built-in backends. Absent: all.
         upstreams: NonEmpty<String>,
         /// Patterns of tool names, as clients see them. Absent: all.
         tools: NonEmpty<Glob>,
@@ -57,6 +81,7 @@ section! {
 #[derive(Clone, Debug)]
 pub(crate) struct ToolName(pub(crate) String);
 
+words!(ContextFields { "none" => None, "fields" => Fields, "meta" => Meta });
 text!(Glob, "a name, or a pattern such as `get_*`", r"\S+", |text| Glob::new(text)
     .map_err(|error| format!("is not a pattern: {error}")));
 text!(ToolName, "the name of a tool", r"[^\s*?]{1,128}", ToolName::parse);
@@ -74,7 +99,7 @@ impl ToolName {
 pub struct Route {
     /// The name clients see.
     pub pattern: Glob,
-    /// The backend that answers; `None`: the tool's own.
+    /// The upstream or built-in backend that answers; `None`: the tool's own.
     pub upstream: Option<String>,
     /// The tool's name at the backend, if it is another. Then `pattern` is exact and `upstream` is set.
     pub rename: Option<String>,
@@ -84,16 +109,45 @@ pub struct Route {
     pub scope: Option<String>,
     /// How often one principal may call it, instead of `security.limits.per_tool`; the inner `None` is `off`.
     pub limit: Option<Option<Rate>>,
-    /// How long a call may take, instead of `security.limits.call_timeout`.
+    /// How long a call may take, instead of what its upstream or `security.limits.call_timeout` says.
     pub timeout: Option<Duration>,
+    /// What is done to the arguments before they go on.
+    pub args: RouteArgs,
+    /// How an upstream is told session, assistant and thread.
+    pub context: ContextFields,
     /// Neither listed nor callable.
     pub hide: bool,
+}
+
+/// What is done to the top-level arguments of a call. No name is in two of them, and none begins with `__`.
+///
+/// Values may hold what a placeholder stood for, so its `Debug` names the arguments only.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct RouteArgs {
+    /// Those that always have this value, whatever the caller says.
+    pub set: Map<String, Value>,
+    /// Those that have this value if the caller says nothing.
+    pub default: Map<String, Value>,
+    /// Those that are left out, whatever the caller says.
+    pub remove: Vec<String>,
+}
+
+/// How an upstream is told the session, assistant and thread of a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ContextFields {
+    /// Not at all.
+    #[default]
+    None,
+    /// As the arguments `__sessionId`, `__assistantId` and `__threadId`.
+    Fields,
+    /// As `_meta` keys.
+    Meta,
 }
 
 /// A named subset: what its upstreams and its patterns both let through.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// Which backends.
+    /// Which upstreams and built-in backends.
     pub upstreams: Patterns,
     /// Which of their tools, by the name clients see.
     pub tools: Patterns,
@@ -101,6 +155,24 @@ pub struct Profile {
     pub prompts: Patterns,
     /// Which of their resources, by URI.
     pub resources: Patterns,
+}
+
+impl RouteArgs {
+    /// Whether the arguments stay as they are.
+    pub fn is_empty(&self) -> bool {
+        self.set.is_empty() && self.default.is_empty() && self.remove.is_empty()
+    }
+}
+
+impl fmt::Debug for RouteArgs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = |members: &Map<String, Value>| members.keys().cloned().collect::<Vec<_>>();
+        f.debug_struct("RouteArgs")
+            .field("set", &names(&self.set))
+            .field("default", &names(&self.default))
+            .field("remove", &self.remove)
+            .finish()
+    }
 }
 
 /// The subset that is everything.

@@ -211,9 +211,14 @@ impl PublicUrl {
 
     /// Whether it leads to this machine only.
     pub fn is_loopback(&self) -> bool {
-        let address = self.host.trim_matches(['[', ']']).parse::<IpAddr>();
-        self.host == "localhost" || address.is_ok_and(|address| address.to_canonical().is_loopback())
+        is_loopback(&self.host)
     }
+}
+
+/// Whether a host, as a URL spells it in lower case, is this machine.
+pub(super) fn is_loopback(host: &str) -> bool {
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
 impl Network {
