@@ -1,0 +1,31 @@
+//! The client's half of MCP towards one server: eras, handshakes, calls, and what the server says by itself.
+//!
+//! ```text
+//! Dial ─ handshake ─→ Connection ─ call ─→ Reply
+//!                         ╰─ hearing: changes to the catalog, questions to the call they belong to
+//! ```
+//! A [`Connection`] speaks to a server of either era over any transport and answers in the plain form of the seam, so that
+//! whoever uses it knows neither. Who shares a connection, and when there is one, is left to [`crate::server`].
+
+mod asking;
+mod call;
+mod connection;
+mod declared;
+mod envelope;
+mod handshake;
+mod hearing;
+mod refusal;
+mod subscriptions;
+mod task;
+
+pub(crate) use connection::{Connection, Request};
+pub(crate) use declared::Declared;
+pub use handshake::EraChoice;
+pub(crate) use handshake::{Verdict, Ways, connect, contradicts};
+pub(crate) use hearing::{Hearing, News, roots};
+pub(crate) use refusal::Failure;
+pub(crate) use task::only_runs_as_task;
+
+#[cfg(test)]
+#[expect(clippy::needless_pass_by_value, reason = "tests read better with values as they are written")]
+mod tests;

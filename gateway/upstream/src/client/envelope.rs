@@ -1,0 +1,255 @@
+//! How requests to a server and its results look in each era. Pure.
+//!
+//! A legacy server gets what the client wrote, without the envelope of the modern era; a modern one gets ours around it.
+//! What comes back loses what belongs to one era only, which the client's side of the gateway adds again as the client
+//! wants it.
+
+use std::{sync::LazyLock, time::Duration};
+
+use moongate_core::{Level, Reply, call::Freshness};
+use moongate_wire::{Era, Raw, Version, edit, write};
+use serde::Deserialize;
+use serde_json::json;
+
+/// Keys of the protocol in `_meta`.
+const PROTOCOL: &str = "io.modelcontextprotocol/";
+const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+const PROGRESS_TOKEN: &str = "progressToken";
+
+/// Who we say we are.
+pub(crate) static OUR_INFO: LazyLock<Raw> = LazyLock::new(|| {
+    Raw::of(&json!({"name": "moongate", "title": "Moongate", "version": env!("CARGO_PKG_VERSION")}))
+});
+
+/// What a request carries beside its own parameters.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Envelope<'a> {
+    /// The client's `_meta`, which is passed on but for what the protocol says in it.
+    pub(crate) meta: Option<&'a Raw>,
+    /// Our token, where the client wants to hear of progress.
+    pub(crate) progress: Option<i64>,
+    /// What the client can do; for modern servers.
+    pub(crate) capabilities: Option<&'a Raw>,
+    /// The level the client wants; for modern servers.
+    pub(crate) log_level: Option<Level>,
+}
+
+impl Envelope<'_> {
+    /// `params`, an object without `_meta`, as a server of `version` wants them.
+    pub(crate) fn wrap(&self, params: &Raw, version: Version) -> Raw {
+        let mut members = Vec::new();
+        if version.era() == Era::Modern {
+            members.push((PROTOCOL_VERSION, write::string(version.as_str())));
+            members.push((CLIENT_INFO, OUR_INFO.clone()));
+            members.push((CLIENT_CAPABILITIES, self.capabilities.cloned().unwrap_or_else(Raw::empty_object)));
+            members.extend(self.log_level.map(|level| (LOG_LEVEL, Raw::of(&level))));
+        }
+        members.extend(self.progress.map(|token| (PROGRESS_TOKEN, Raw::of(&token))));
+        let own = self.meta.filter(|meta| meta.is_object()).map(passed_on);
+        let own = own.unwrap_or_else(Raw::empty_object);
+        if members.is_empty() && is_empty(&own) {
+            return params.clone();
+        }
+        write::with_members(params, &[("_meta", write::with_members(&own, &members))])
+    }
+}
+
+/// A client's `_meta` without what it says to the gateway: trace context and extensions stay.
+fn passed_on(meta: &Raw) -> Raw {
+    edit::remove(meta, |key, _| key.starts_with(PROTOCOL) || key == PROGRESS_TOKEN)
+}
+
+fn is_empty(object: &Raw) -> bool {
+    object.as_bytes().trim_ascii().strip_prefix(b"{").is_none_or(|rest| rest.trim_ascii() == b"}")
+}
+
+/// What a modern result is.
+#[derive(Debug)]
+pub(crate) enum Shape {
+    /// The answer.
+    Complete(Reply),
+    /// The server wants to know more first.
+    InputRequired {
+        /// Questions by key; none in a round that only carries state.
+        questions: Vec<(String, Question)>,
+        /// To be sent back as it is.
+        state: Option<Raw>,
+    },
+    /// Nothing we asked for.
+    Unknown(String),
+}
+
+/// One question of an `input_required`.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Question {
+    pub(crate) method: String,
+    #[serde(default)]
+    pub(crate) params: Option<Raw>,
+}
+
+/// What a modern result says about itself.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Modern {
+    result_type: Option<String>,
+    ttl_ms: Option<f64>,
+    cache_scope: Option<String>,
+    request_state: Option<Raw>,
+    input_requests: Option<Raw>,
+}
+
+/// Reads a result of a server of `version`.
+pub(crate) fn read(result: Raw, version: Version) -> Shape {
+    if version.era() == Era::Legacy {
+        return Shape::Complete(result.into());
+    }
+    let Ok(modern) = result.parse::<Modern>() else { return Shape::Unknown("no object".to_owned()) };
+    match modern.result_type.as_deref() {
+        // Servers written before the result type was settled leave it out.
+        None | Some("complete") => {
+            let freshness = modern.ttl_ms.map(|ttl| Freshness {
+                ttl: Duration::try_from_secs_f64(ttl / 1000.0).unwrap_or(Duration::ZERO),
+                public: modern.cache_scope.as_deref() == Some("public"),
+            });
+            Shape::Complete(Reply { freshness, ..plain(&result).into() })
+        }
+        Some("input_required") => {
+            let questions = modern.input_requests.as_ref().map(Raw::members).unwrap_or_default();
+            let read = |(key, question): (String, Raw)| Some((key, question.parse().ok()?));
+            let count = questions.len();
+            let questions: Vec<_> = questions.into_iter().filter_map(read).collect();
+            if questions.len() < count || (count == 0 && modern.request_state.is_none()) {
+                return Shape::Unknown("input_required without a readable question".to_owned());
+            }
+            Shape::InputRequired { questions, state: modern.request_state }
+        }
+        Some(other) => Shape::Unknown(other.to_owned()),
+    }
+}
+
+/// A complete result without what belongs to the modern era only.
+pub(crate) fn plain(result: &Raw) -> Raw {
+    edit::members(result, |name, value| match name {
+        "resultType" | "ttlMs" | "cacheScope" => edit::Edit::Drop,
+        "_meta" => {
+            let rest = edit::remove(value, |key, _| key == "io.modelcontextprotocol/serverInfo");
+            if rest == *value {
+                edit::Edit::Keep
+            } else if is_empty(&rest) {
+                edit::Edit::Drop
+            } else {
+                edit::Edit::Replace(rest)
+            }
+        }
+        _ => edit::Edit::Keep,
+    })
+}
+
+/// One page of a list.
+#[derive(Debug)]
+pub(crate) struct Paged {
+    /// Its entries, as the server wrote them.
+    pub(crate) entries: Vec<Raw>,
+    /// Where the next page begins.
+    pub(crate) next: Option<String>,
+}
+
+impl Paged {
+    /// Reads the page in `result` under `member`. What is not there is empty.
+    pub(crate) fn read(result: &Raw, member: &str) -> Self {
+        let entries = result.member(member).and_then(|entries| entries.parse().ok()).unwrap_or_default();
+        let next = result.member("nextCursor").and_then(|cursor| cursor.parse().ok());
+        Self { entries, next }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn wrapped(envelope: &Envelope<'_>, version: Version) -> Value {
+        envelope.wrap(&Raw::of(&json!({"name": "x"})), version).parse().unwrap()
+    }
+
+    #[test]
+    fn a_legacy_server_gets_no_envelope_and_a_modern_one_gets_ours() {
+        let meta = Raw::of(&json!({
+            "progressToken": "theirs", "traceparent": "00-1-2-01", "io.modelcontextprotocol/protocolVersion": "x",
+            "io.modelcontextprotocol/logLevel": "debug", "com.example/y": 1,
+        }));
+        let capabilities = Raw::of(&json!({"sampling": {}}));
+        let envelope = Envelope {
+            meta: Some(&meta),
+            progress: Some(7),
+            capabilities: Some(&capabilities),
+            log_level: Some(Level::Info),
+        };
+        assert_eq!(
+            wrapped(&envelope, Version::V2025_06_18),
+            json!({"name": "x", "_meta": {"progressToken": 7, "traceparent": "00-1-2-01", "com.example/y": 1}})
+        );
+        let modern = wrapped(&envelope, Version::V2026_07_28);
+        assert_eq!(modern["_meta"][PROTOCOL_VERSION], "2026-07-28");
+        assert_eq!(modern["_meta"][CLIENT_INFO]["name"], "moongate");
+        assert_eq!(modern["_meta"][CLIENT_CAPABILITIES], json!({"sampling": {}}));
+        assert_eq!(modern["_meta"][LOG_LEVEL], "info");
+        assert_eq!(
+            (&modern["_meta"]["progressToken"], &modern["_meta"]["traceparent"]),
+            (&json!(7), &json!("00-1-2-01"))
+        );
+    }
+
+    #[test]
+    fn parameters_of_a_plain_legacy_call_are_not_even_copied() {
+        let params = Raw::of(&json!({"name": "x"}));
+        let nothing = Raw::of(&json!({"progressToken": 1}));
+        let envelope = Envelope { meta: Some(&nothing), ..Envelope::default() };
+        assert_eq!(
+            envelope.wrap(&params, Version::V2024_11_05).as_bytes().as_ptr(),
+            params.as_bytes().as_ptr()
+        );
+    }
+
+    #[test]
+    fn a_modern_result_loses_what_only_its_era_has() {
+        let result = json!({
+            "resultType": "complete", "ttlMs": 1500, "cacheScope": "public", "contents": [],
+            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "s"}},
+        });
+        let Shape::Complete(reply) = read(Raw::of(&result), Version::V2026_07_28) else { panic!() };
+        assert_eq!(reply.result.parse::<Value>().unwrap(), json!({"contents": []}));
+        assert_eq!(reply.freshness, Some(Freshness { ttl: Duration::from_millis(1500), public: true }));
+        let own = Raw::of(&json!({"_meta": {"x": 1}, "content": []}));
+        let Shape::Complete(reply) = read(own.clone(), Version::V2026_07_28) else { panic!() };
+        assert_eq!(reply.result, own);
+        assert_eq!(reply.freshness, None);
+    }
+
+    #[test]
+    fn questions_are_read_and_what_is_neither_answer_nor_question_is_named() {
+        let ask = json!({
+            "resultType": "input_required", "requestState": "s",
+            "inputRequests": {"a": {"method": "roots/list"}, "b": {"method": "elicitation/create", "params": {"message": "?"}}},
+        });
+        let Shape::InputRequired { questions, state } = read(Raw::of(&ask), Version::V2026_07_28) else {
+            panic!()
+        };
+        let methods: Vec<_> = questions.iter().map(|(key, it)| (key.as_str(), it.method.as_str())).collect();
+        assert_eq!(methods, [("a", "roots/list"), ("b", "elicitation/create")]);
+        assert_eq!(state, Some(Raw::of("s")));
+        for bad in [
+            json!({"resultType": "task", "taskId": "1"}),
+            json!({"resultType": "input_required"}),
+            json!({"resultType": "input_required", "inputRequests": {"a": 1}}),
+            json!([]),
+        ] {
+            assert!(matches!(read(Raw::of(&bad), Version::V2026_07_28), Shape::Unknown(_)), "{bad}");
+        }
+        let legacy = read(Raw::of(&ask), Version::V2025_11_25);
+        assert!(matches!(legacy, Shape::Complete(_)), "a legacy server may call a member so");
+    }
+}

@@ -1,0 +1,409 @@
+//! What a server says outside the stream of a request, and whose call it belongs to.
+//!
+//! On a pipe a question does not say which call caused it: it goes to the youngest call that is not waiting for an answer
+//! already, else to the youngest. Changes go to the catalog. What nobody can answer is refused at once, so that no server
+//! waits for ever; only a question for roots, which servers like to ask before anything else, waits for the first call.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+    atomic::{AtomicBool, Ordering},
+};
+
+use moongate_core::{Context, Principal, Raw, task::Group};
+use moongate_wire::{Era, Id, Message, Notification, Request, RpcError, Version, code, write};
+use serde_json::json;
+use tokio::sync::{
+    Notify, Semaphore,
+    mpsc::{self, error::TrySendError},
+};
+
+use crate::transport::{Inbound, Outward, Transport};
+
+/// Messages for one call that it has not looked at yet; a call looks at once, so more means that it is being ended.
+const HEARD: usize = 64;
+/// Questions for roots that wait for a call; further ones are refused.
+const WAITING: usize = 4;
+
+/// Answers that a server has not taken yet; one that asks on and never reads gets no further ones.
+const UNTAKEN: usize = 64;
+
+/// Something that happened at a server outside any call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// Its tools changed.
+    Tools,
+    /// Its prompts changed.
+    Prompts,
+    /// Its resources or templates changed.
+    Resources,
+    /// A resource was updated.
+    Updated(Arc<str>),
+    /// It asked a question where a question does not say whose call it belongs to.
+    AskedUnbound,
+}
+
+/// Listens to one connection.
+pub(crate) struct Hearing {
+    upstream: Arc<str>,
+    tasks: Group,
+    /// The result of `roots/list`, where the configuration says it.
+    roots: Option<Raw>,
+    news: Box<dyn Fn(News) + Send + Sync>,
+    transport: OnceLock<Weak<dyn Transport>>,
+    version: OnceLock<Version>,
+    calls: Mutex<Calls>,
+    /// Whether whoever makes calls can be asked for roots.
+    asks_roots: bool,
+    /// Told when the last call ends.
+    quiet: Notify,
+    /// Room for answers that the server has not taken yet.
+    untaken: Arc<Semaphore>,
+}
+
+#[derive(Default)]
+struct Calls {
+    /// How many are under way, also those that wait for their client or for a task and have no request open.
+    under_way: usize,
+    /// Those with a request open, the youngest last.
+    running: Vec<Running>,
+    /// Questions for roots that came before any call.
+    waiting: Vec<Request>,
+}
+
+struct Running {
+    id: i64,
+    /// Whose call it is.
+    principal: Principal,
+    /// The session it came from; `None` where it does not say, which is nobody else's either.
+    session: Option<Arc<str>>,
+    messages: mpsc::Sender<Message>,
+    asking: Arc<AtomicBool>,
+}
+
+/// A call that hears what is said to it; until it is dropped.
+pub(super) struct Attention {
+    hearing: Arc<Hearing>,
+    id: i64,
+    /// What is said.
+    pub(super) messages: mpsc::Receiver<Message>,
+    asking: Arc<AtomicBool>,
+}
+
+impl Attention {
+    /// Tells whether the call waits for an answer of its client. What it has not looked at yet may be a question.
+    pub(super) fn set_asking(&self, asking: bool) {
+        self.asking.store(asking || !self.messages.is_empty(), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Attention {
+    fn drop(&mut self) {
+        self.hearing.lock().running.retain(|running| running.id != self.id);
+    }
+}
+
+/// A call from its first request to its end; until it is dropped.
+pub(super) struct UnderWay(Arc<Hearing>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut calls = self.0.lock();
+        calls.under_way -= 1;
+        if calls.under_way == 0 {
+            self.0.quiet.notify_waiters();
+        }
+    }
+}
+
+impl Hearing {
+    pub(crate) fn new(
+        upstream: Arc<str>,
+        roots: Option<Raw>,
+        asks_roots: bool,
+        tasks: Group,
+        news: impl Fn(News) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            upstream,
+            tasks,
+            roots,
+            news: Box::new(news),
+            transport: OnceLock::new(),
+            version: OnceLock::new(),
+            calls: Mutex::default(),
+            asks_roots,
+            quiet: Notify::new(),
+            untaken: Arc::new(Semaphore::new(UNTAKEN)),
+        }
+    }
+
+    /// Answers go this way from now on.
+    pub(super) fn bind(&self, transport: &Arc<dyn Transport>) {
+        // A connection is bound once.
+        let _bound = self.transport.set(Arc::downgrade(transport)).is_ok();
+    }
+
+    pub(super) fn greeted(&self, version: Version) {
+        let _first = self.version.set(version).is_ok();
+    }
+
+    /// A call begins, of one request or several.
+    pub(super) fn begin(self: &Arc<Self>) -> UnderWay {
+        self.lock().under_way += 1;
+        UnderWay(Arc::clone(self))
+    }
+
+    /// A request of a call of `cx` begins.
+    pub(super) fn attend(self: &Arc<Self>, id: i64, cx: &Context) -> Attention {
+        let (sender, messages) = mpsc::channel(HEARD);
+        let asking = Arc::<AtomicBool>::default();
+        let mut calls = self.lock();
+        for question in calls.waiting.drain(..) {
+            // There is room for these: nobody else knows the channel yet.
+            let _heard = sender.try_send(Message::Request(question)).is_ok();
+        }
+        calls.running.push(Running {
+            id,
+            principal: cx.principal.clone(),
+            session: cx.session_named.then(|| Arc::clone(&cx.ids.session)),
+            messages: sender,
+            asking: Arc::clone(&asking),
+        });
+        drop(calls);
+        Attention { hearing: Arc::clone(self), id, messages, asking }
+    }
+
+    /// Whether any call is under way.
+    pub(super) fn any(&self) -> bool {
+        self.lock().under_way > 0
+    }
+
+    /// Resolves when no call is under way.
+    pub(super) async fn quiet(&self) {
+        loop {
+            let quiet = self.quiet.notified();
+            if !self.any() {
+                return;
+            }
+            quiet.await;
+        }
+    }
+
+    /// Runs something that nobody waits for.
+    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(work);
+    }
+
+    pub(super) fn tell(&self, news: News) {
+        (self.news)(news);
+    }
+
+    /// The configured answer to `roots/list`.
+    pub(super) fn roots(&self) -> Option<&Raw> {
+        self.roots.as_ref()
+    }
+
+    /// As [`Inbound::hear`], for what came on a request's stream that has no call behind it.
+    pub(super) fn hear_unrelated(&self, message: Message) {
+        match message {
+            Message::Notification(notification) => self.notified(notification),
+            Message::Request(request) => self.asked(request, false),
+            Message::Response(_) => {}
+        }
+    }
+
+    fn notified(&self, notification: Notification) {
+        match &*notification.method {
+            "notifications/message" => self.logged(notification),
+            "notifications/progress" => self.progressed(notification),
+            "notifications/cancelled" => self.withdrawn(&notification),
+            _ => self.changed(&notification),
+        }
+    }
+
+    /// A change is one wherever it is said, also on the stream of a call that caused it. Other notifications are none.
+    pub(super) fn changed(&self, notification: &Notification) {
+        match &*notification.method {
+            "notifications/tools/list_changed" => self.tell(News::Tools),
+            "notifications/prompts/list_changed" => self.tell(News::Prompts),
+            "notifications/resources/list_changed" => self.tell(News::Resources),
+            "notifications/resources/updated" => {
+                if let Some(uri) = notification.params.uri() {
+                    self.tell(News::Updated(uri.into()));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The server does not want to know something any more. Whoever asks that question knows its id.
+    fn withdrawn(&self, notification: &Notification) {
+        let id = notification.params.raw().and_then(|params| params.member("requestId")?.parse::<Id>().ok());
+        let mut calls = self.lock();
+        calls.waiting.retain(|waiting| Some(&waiting.id) != id.as_ref());
+        for call in &calls.running {
+            let _heard = call.messages.try_send(Message::Notification(notification.clone())).is_ok();
+        }
+    }
+
+    /// Where all calls share one stream, the token says whose progress it is: it is the call's id.
+    fn progressed(&self, notification: Notification) {
+        let token = notification.params.raw().and_then(|params| params.member("progressToken"));
+        let Some(id) = token.and_then(|token| token.parse::<i64>().ok()) else { return };
+        let calls = self.lock();
+        let call = calls.running.iter().find(|call| call.id == id);
+        // A call that does not keep up loses progress, as any client does.
+        let _heard =
+            call.is_some_and(|call| call.messages.try_send(Message::Notification(notification)).is_ok());
+    }
+
+    /// A log line goes to the call that is most likely its cause, unless that might be somebody else's.
+    fn logged(&self, notification: Notification) {
+        let calls = self.lock();
+        let Some(youngest) = calls.running.last() else { return };
+        if calls.running.iter().all(|call| call.principal == youngest.principal) {
+            // A call that does not keep up loses logs, as any client does.
+            let _heard = youngest.messages.try_send(Message::Notification(notification)).is_ok();
+        }
+    }
+
+    fn asked(&self, request: Request, to_a_call: bool) {
+        if self.version.get().is_some_and(|version| version.era() == Era::Modern) {
+            return self.asked_by_a_modern_server(request);
+        }
+        match &*request.method {
+            "ping" => self.respond(write::result(&request.id, &Raw::empty_object())),
+            "roots/list" if self.roots.is_some() => {
+                let roots = self.roots.clone().unwrap_or_else(Raw::null);
+                self.respond(write::result(&request.id, &roots));
+            }
+            "sampling/createMessage" | "elicitation/create" | "roots/list" if to_a_call => {
+                if &*request.method != "roots/list" {
+                    self.tell(News::AskedUnbound);
+                }
+                if self.is_anybodys() {
+                    let why = "calls of several sessions are under way, and the question does not say whose it is; \
+                               try again";
+                    let error = RpcError::new(code::INTERNAL, why);
+                    return self.respond(write::error(Some(&request.id), write::NoId::Omit, &error));
+                }
+                if let Some(unheard) = self.ask_the_youngest(request) {
+                    self.refuse(&unheard.id, "no call is under way whose client could be asked");
+                }
+            }
+            method => {
+                let text = format!("the gateway does not answer {method} here");
+                self.refuse(&request.id, text);
+            }
+        }
+    }
+
+    /// Its version has no requests of servers, and no answers to them: the call that it came with fails.
+    fn asked_by_a_modern_server(&self, request: Request) {
+        tracing::debug!(
+            upstream = &*self.upstream,
+            method = &*request.method,
+            "a modern server sent a request"
+        );
+        if &*request.method != "ping" {
+            // Where there is no call, or no room, nothing is lost by saying nothing.
+            let _unheard = self.ask_the_youngest(request);
+        }
+    }
+
+    /// Whether a question could be for the client of several calls. Those that wait for an answer already are not taken for
+    /// its cause: a modern client may have left them for good. Once a server has asked, each session has a connection of
+    /// its own.
+    fn is_anybodys(&self) -> bool {
+        let calls = self.lock();
+        let mut free = calls.running.iter().filter(|call| !call.asking.load(Ordering::Relaxed));
+        let Some(first) = free.next() else { return false };
+        free.any(|other| {
+            other.session.is_none()
+                || (&other.principal, &other.session) != (&first.principal, &first.session)
+        })
+    }
+
+    /// Hands a question to the call that is most likely its cause. Gives it back when there is none.
+    fn ask_the_youngest(&self, request: Request) -> Option<Request> {
+        let mut calls = self.lock();
+        let free = calls.running.iter().rev().find(|call| !call.asking.load(Ordering::Relaxed));
+        let Some(call) = free.or_else(|| calls.running.last()) else {
+            return if &*request.method == "roots/list" {
+                self.wait(&mut calls, request)
+            } else {
+                Some(request)
+            };
+        };
+        // It asks from now on, also if it has not noticed yet.
+        call.asking.store(true, Ordering::Relaxed);
+        match call.messages.try_send(Message::Request(request)) {
+            Err(
+                TrySendError::Full(Message::Request(unheard))
+                | TrySendError::Closed(Message::Request(unheard)),
+            ) => Some(unheard),
+            _ => None,
+        }
+    }
+
+    /// Keeps a question for roots for the next call. Gives it back when nobody could answer it, or too many wait.
+    fn wait(&self, calls: &mut Calls, request: Request) -> Option<Request> {
+        if !self.asks_roots || calls.waiting.len() >= WAITING {
+            return Some(request);
+        }
+        calls.waiting.push(request);
+        None
+    }
+
+    /// A question for roots that a call had no time for.
+    pub(super) fn ask_later(&self, request: Request) {
+        let unheard = self.wait(&mut self.lock(), request);
+        if let Some(unheard) = unheard {
+            self.refuse(&unheard.id, "no call is under way whose client could be asked");
+        }
+    }
+
+    pub(super) fn refuse(&self, id: &Id, why: impl Into<std::borrow::Cow<'static, str>>) {
+        let error = RpcError::new(code::METHOD_NOT_FOUND, why);
+        self.respond(write::error(Some(id), write::NoId::Omit, &error));
+    }
+
+    /// Sends an answer without waiting for it to be taken: the one who listens must not block. A server that leaves too
+    /// many untaken gets no more.
+    pub(super) fn respond(&self, message: Raw) {
+        let Some(transport) = self.transport.get().and_then(Weak::upgrade) else { return };
+        let version = self.version.get().copied().unwrap_or(Version::LATEST_LEGACY);
+        let upstream = Arc::clone(&self.upstream);
+        let Ok(room) = Arc::clone(&self.untaken).try_acquire_owned() else {
+            tracing::debug!(upstream = &*upstream, "a server does not take its answers; one was dropped");
+            return;
+        };
+        self.tasks.spawn(async move {
+            let _room = room;
+            if let Err(error) = transport.send(Outward { message, version }).await {
+                tracing::debug!(upstream = &*upstream, %error, "an answer to the server was lost");
+            }
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Calls> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inbound for Hearing {
+    fn hear(&self, message: Message) {
+        match message {
+            Message::Notification(notification) => self.notified(notification),
+            Message::Request(request) => self.asked(request, true),
+            // Transports keep responses to themselves.
+            Message::Response(_) => {}
+        }
+    }
+}
+
+/// `{"roots":[{"uri":…},…]}`
+pub(crate) fn roots(uris: &[String]) -> Raw {
+    let roots: Vec<_> = uris.iter().map(|uri| json!({"uri": uri})).collect();
+    Raw::of(&json!({"roots": roots}))
+}

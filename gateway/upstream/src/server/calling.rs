@@ -1,0 +1,177 @@
+//! One call: to the connection of its slot, and once more where that cannot do anything twice.
+
+use std::sync::Arc;
+
+use moongate_core::{Call, CallError, Context, Operation, Raw, Reply, SessionKey};
+use moongate_wire::{Era, code, write};
+use serde_json::json;
+
+use super::{Inner, Share, offering, slot::Slot, timing::Timing};
+use crate::{
+    client::{self, Connection, Failure, Request},
+    transport::{Fault, Way},
+};
+
+impl Inner {
+    pub(super) async fn call(self: &Arc<Self>, call: Call, cx: &Context) -> Result<Reply, CallError> {
+        let slot = self.slot(cx).await;
+        if let Operation::Unsubscribe { uri } = &call.operation
+            && slot.watch_no_more(uri)
+        {
+            return Ok(Raw::empty_object().into());
+        }
+        let name = &*self.name;
+        let mut again = true;
+        loop {
+            let told = |failure: Failure| failure.into_call_error(name);
+            let connection = self.connection(&slot).await.map_err(|fault| told(fault.into()))?;
+            slot.used(
+                cx.transport_session
+                    .clone()
+                    .map(|session| SessionKey { principal: cx.principal.clone(), session }),
+            );
+            let timing = Timing::begin(&self.metrics, method(&call.operation), cx.deadline);
+            let performing = self.perform(&connection, &slot, &call, cx);
+            let outcome = match &call.operation {
+                Operation::ReadResource { uri } => {
+                    self.readings.read(&slot.key, uri, &self.metrics, performing).await
+                }
+                _ => performing.await,
+            };
+            timing.end(&outcome);
+            let Err(failure) = outcome else { return outcome.map_err(told) };
+            if !std::mem::take(&mut again)
+                || !self.may_go_again(&failure, &call.operation, &slot, &connection, cx).await
+            {
+                return Err(told(failure));
+            }
+        }
+    }
+
+    /// Does what a failure asks for. True when the call may be made once more: the server did nothing, or nothing that
+    /// cannot be done twice.
+    async fn may_go_again(
+        self: &Arc<Self>,
+        failure: &Failure,
+        operation: &Operation,
+        slot: &Arc<Slot>,
+        connection: &Arc<Connection>,
+        cx: &Context,
+    ) -> bool {
+        let modern = connection.version().era() == Era::Modern;
+        match failure {
+            Failure::Fault(fault @ (Fault::SessionGone | Fault::Unreached(_))) => {
+                self.lost(slot, connection, fault).await;
+                true
+            }
+            Failure::Fault(fault @ Fault::Lost(_)) => {
+                // Over HTTP that was one stream of many; others go on.
+                if self.reach.main.way() == Way::Pipe {
+                    self.lost(slot, connection, fault).await;
+                }
+                reads(operation)
+            }
+            // The server is another than the one that was greeted.
+            Failure::Rpc(error) if modern && error.code == code::UNSUPPORTED_VERSION => {
+                self.doubt().await;
+                let fault = Fault::Garbled("the server does not speak our version any more".into());
+                self.lost(slot, connection, &fault).await;
+                true
+            }
+            // The tool has changed, and with it what headers repeat.
+            Failure::Rpc(error) if modern && error.code == code::HEADER_MISMATCH => {
+                let listed = slot.listed(&self.abilities(cx));
+                self.refresh(slot, &listed, &[]);
+                listed.fetched().await;
+                true
+            }
+            Failure::Fault(_) | Failure::Rpc(_) | Failure::Call(_) | Failure::Invalid(_) => false,
+        }
+    }
+
+    async fn perform(
+        &self,
+        connection: &Connection,
+        slot: &Slot,
+        call: &Call,
+        cx: &Context,
+    ) -> Result<Reply, Failure> {
+        let mut ask = match &call.operation {
+            Operation::CallTool { name, arguments } => {
+                let kept = slot.listed(&self.abilities(cx)).kept();
+                let tool =
+                    kept.as_ref().and_then(|kept| kept.offer.tools.iter().find(|tool| tool.name == *name));
+                Request {
+                    name: Some(Arc::clone(name)),
+                    param_headers: tool
+                        .map(|tool| offering::param_headers(tool, arguments))
+                        .unwrap_or_default(),
+                    as_task: tool.is_some_and(|tool| client::only_runs_as_task(&tool.definition)),
+                    ..Request::own("tools/call", named(name, arguments))
+                }
+            }
+            Operation::GetPrompt { name, arguments } => Request {
+                name: Some(Arc::clone(name)),
+                ..Request::own("prompts/get", named(name, arguments))
+            },
+            Operation::ReadResource { uri } => Request {
+                name: Some(Arc::clone(uri)),
+                ..Request::own("resources/read", Raw::of(&json!({"uri": uri})))
+            },
+            Operation::Complete { params } => {
+                let params = moongate_wire::edit::remove(params, |key, _| key == "_meta");
+                Request::own("completion/complete", params)
+            }
+            Operation::Subscribe { uri } => {
+                connection.subscribe(uri).await?;
+                return Ok(Raw::empty_object().into());
+            }
+            Operation::Unsubscribe { uri } => {
+                connection.unsubscribe(uri).await?;
+                return Ok(Raw::empty_object().into());
+            }
+        };
+        ask.meta = call.meta.as_ref();
+        ask.progress = call.meta.as_ref().is_some_and(wants_progress);
+        ask.log_level = cx.log_level;
+        // A modern server hears with each request what its client can do; one that all share hears of nothing.
+        let told = connection.version().era() == Era::Modern && self.settings().share != Share::Gateway;
+        ask.capabilities = told.then(|| self.abilities(cx).capabilities());
+        connection.call(&self.name, ask, cx).await
+    }
+}
+
+/// Whether a client gave a token to report progress under.
+fn wants_progress(meta: &Raw) -> bool {
+    meta.member("progressToken").is_some_and(|token| !token.is_null())
+}
+
+/// The method of an operation, for those who count.
+fn method(operation: &Operation) -> &'static str {
+    match operation {
+        Operation::CallTool { .. } => "tools/call",
+        Operation::GetPrompt { .. } => "prompts/get",
+        Operation::ReadResource { .. } => "resources/read",
+        Operation::Complete { .. } => "completion/complete",
+        Operation::Subscribe { .. } => "resources/subscribe",
+        Operation::Unsubscribe { .. } => "resources/unsubscribe",
+    }
+}
+
+/// `{"name":…,"arguments":…}`
+fn named(name: &Arc<str>, arguments: &Raw) -> Raw {
+    let name = Raw::of(&**name);
+    write::object([("name", &name), ("arguments", arguments)])
+}
+
+/// Whether an operation changes nothing, so that it may be asked twice.
+fn reads(operation: &Operation) -> bool {
+    match operation {
+        Operation::CallTool { .. } => false,
+        Operation::GetPrompt { .. }
+        | Operation::ReadResource { .. }
+        | Operation::Complete { .. }
+        | Operation::Subscribe { .. }
+        | Operation::Unsubscribe { .. } => true,
+    }
+}

@@ -1,0 +1,179 @@
+//! What a server offers: from memory, from the last list or from a new one, and what is announced of it.
+
+use std::sync::Arc;
+
+use moongate_core::{Change, Context, Offer};
+use tokio::time::Instant;
+
+use super::{
+    ABSENT, Inner, START_LIMIT, Settings,
+    listing::{self, Kept, Listed},
+    offering::{self, Lists},
+    remembered::RENEWED_AFTER,
+    slot::Slot,
+};
+use crate::{client::News, transport::Fault};
+
+impl Inner {
+    /// What a caller is offered: at once where it is known, else as soon as the server has said it.
+    pub(super) async fn offer(self: &Arc<Self>, cx: &Context) -> Arc<Offer> {
+        let slot = self.slot(cx).await;
+        let listed = slot.listed(&self.abilities(cx));
+        if let Some(kept) = listed.kept() {
+            if !kept.is_current() {
+                self.refresh(&slot, &listed, &[]);
+            }
+            return kept.offer;
+        }
+        if let Some(lists) = self.remembered.lists(slot.key.principal.as_ref(), &listed.abilities).await {
+            // Current until the server runs and says otherwise.
+            let offer = self.keep(&listed, lists, None).offer;
+            listed.remembered();
+            if slot.is_running() {
+                self.refresh(&slot, &listed, &[]);
+            }
+            return offer;
+        }
+        self.refresh(&slot, &listed, &[]);
+        let late = cx.deadline.min(Instant::now() + self.settings().list_timeout);
+        // Whether it was in time shows in what is there.
+        drop(tokio::time::timeout_at(late, listed.offered()).await);
+        listed.kept().map_or_else(|| Arc::new(absent(&slot)), |kept| kept.offer)
+    }
+
+    /// What happened at the server outside any call.
+    pub(super) fn heard(self: &Arc<Self>, slot: &Arc<Slot>, news: News) {
+        match news {
+            News::Tools => self.refresh_all(slot, &[Change::Tools]),
+            News::Prompts => self.refresh_all(slot, &[Change::Prompts]),
+            News::Resources => {
+                self.readings.clear();
+                self.refresh_all(slot, &[Change::Resources]);
+            }
+            News::Updated(uri) => {
+                // Before anybody is told: whoever reads then reads anew.
+                self.readings.updated(&uri);
+                self.changes.send(Change::Updated { uri });
+            }
+            News::AskedUnbound => {
+                let this = Arc::clone(self);
+                self.tasks.spawn(async move {
+                    this.learn_that_it_asks().await;
+                });
+            }
+        }
+    }
+
+    /// Lists anew what anybody was offered.
+    pub(super) fn refresh_all(self: &Arc<Self>, slot: &Arc<Slot>, said: &[Change]) {
+        let all = slot.all_listed();
+        if all.is_empty() {
+            // Nobody has seen a list that could have changed, but a change was announced.
+            for change in said {
+                self.changes.send(change.clone());
+            }
+        }
+        for listed in all {
+            self.refresh(slot, &listed, said);
+        }
+    }
+
+    /// Lists anew in a task, and announces `said` and whatever else turns out to be different.
+    pub(super) fn refresh(self: &Arc<Self>, slot: &Arc<Slot>, listed: &Arc<Listed>, said: &[Change]) {
+        let Some(mut claim) = listed.outdate(said) else { return };
+        let (this, slot, listed) = (Arc::clone(self), Arc::clone(slot), Arc::clone(listed));
+        self.tasks.spawn(async move {
+            while let Some(said) = claim.next().await {
+                let different = this.relist(&slot, &listed).await;
+                for change in [Change::Tools, Change::Prompts, Change::Resources] {
+                    if said.contains(&change) || different.contains(&change) {
+                        this.changes.send(change);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Lists anew; what is different from before.
+    async fn relist(self: &Arc<Self>, slot: &Arc<Slot>, listed: &Listed) -> Vec<Change> {
+        let before = listed.kept().map(|kept| kept.lists);
+        let fetched = async {
+            let connection = self.connection(slot).await?;
+            let nothing = Lists::default();
+            let fetch = listing::fetch(&connection, &listed.abilities, before.as_deref().unwrap_or(&nothing));
+            let limit = self.settings().list_timeout.max(START_LIMIT);
+            tokio::time::timeout(limit, fetch).await.unwrap_or_else(|_| {
+                let why = format!("it did not list what it offers within {} s", limit.as_secs());
+                let fault = Fault::Unreached(why.into());
+                slot.troubled(&fault);
+                Err(fault.into())
+            })
+        };
+        let (lists, ttl) = match fetched.await {
+            Ok(fetched) => fetched,
+            Err(error) => {
+                tracing::debug!(upstream = &*self.name, %error, "cannot be listed");
+                return Vec::new();
+            }
+        };
+        let until = ttl.map(|ttl| Instant::now() + ttl);
+        let lists = self.keep(listed, lists, until).lists;
+        let old = before.as_deref();
+        let same = old == Some(&*lists);
+        if !same || listed.was_remembered_before(RENEWED_AFTER) {
+            let principal = slot.key.principal.as_ref();
+            self.remembered.remember_lists(principal, &listed.abilities, &lists).await;
+            listed.remembered();
+        }
+        if same {
+            return Vec::new();
+        }
+        let empty = Lists::default();
+        let old = old.unwrap_or(&empty);
+        let mut different = Vec::new();
+        different.extend((old.tools != lists.tools).then_some(Change::Tools));
+        different.extend((old.prompts != lists.prompts).then_some(Change::Prompts));
+        let resources = old.resources != lists.resources || old.templates != lists.templates;
+        different.extend(resources.then_some(Change::Resources));
+        different
+    }
+
+    fn keep(&self, listed: &Listed, lists: Lists, until: Option<Instant>) -> Kept {
+        let lists = Arc::new(lists);
+        loop {
+            let settings = self.settings();
+            let kept = self.make(&settings, Arc::clone(&lists), until);
+            listed.keep(kept.clone());
+            // Settings that came meanwhile may have found the lists before these.
+            if Arc::ptr_eq(&settings, &self.settings()) {
+                for left_out in &*kept.left_out {
+                    tracing::warn!(upstream = &*self.name, "not offered: {left_out}");
+                }
+                return kept;
+            }
+        }
+    }
+
+    /// Offers what is known by the settings of now.
+    pub(super) fn offer_anew(&self, slot: &Slot) {
+        let settings = self.settings();
+        for listed in slot.all_listed() {
+            listed.alter(|kept| self.make(&settings, Arc::clone(&kept.lists), kept.until));
+        }
+    }
+
+    fn make(&self, settings: &Settings, lists: Arc<Lists>, until: Option<Instant>) -> Kept {
+        let ttl = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let mut made = offering::make(&lists, &settings.scope, self.reach.main.way(), ttl);
+        if !settings.instructions {
+            made.offer.instructions = None;
+        }
+        Kept { offer: Arc::new(made.offer), lists, left_out: made.left_out.into(), until }
+    }
+}
+
+/// The offer of a server that has not said what it offers.
+fn absent(slot: &Slot) -> Offer {
+    let why = slot.trouble().map_or_else(|| "it has not answered yet".to_owned(), |fault| fault.to_string());
+    Offer { ttl: Some(ABSENT), missing: Some(why.into()), ..Offer::default() }
+}

@@ -1,0 +1,238 @@
+//! What a call becomes, and when it is made once more.
+
+use moongate_core::Kind;
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn each_operation_becomes_its_request() {
+    let setup = Setup::new(modern_but(Way::Http, |got| {
+        (got.method != "server/discover").then(|| React::Result(json!({"resultType": "complete"})))
+    }));
+    let (name, arguments) = (Arc::<str>::from("n"), Raw::of(&json!({"a": "b"})));
+    let complete =
+        json!({"ref": {"type": "ref/prompt", "name": "n"}, "argument": {"name": "a", "value": ""}});
+    let mut with_meta = complete.clone();
+    with_meta["_meta"] = json!({"progressToken": 1});
+    for (operation, method, header, params) in [
+        (
+            Operation::CallTool { name: Arc::clone(&name), arguments: arguments.clone() },
+            "tools/call",
+            Some("n"),
+            json!({"name": "n", "arguments": {"a": "b"}}),
+        ),
+        (
+            Operation::GetPrompt { name, arguments },
+            "prompts/get",
+            Some("n"),
+            json!({"name": "n", "arguments": {"a": "b"}}),
+        ),
+        (read(), "resources/read", Some("x://1"), json!({"uri": "x://1"})),
+        (Operation::Complete { params: Raw::of(&with_meta) }, "completion/complete", None, complete),
+    ] {
+        setup.perform(operation, &bare()).await.unwrap();
+        let mut got = setup.fake.requests().pop().unwrap();
+        assert!(got.params["_meta"].get("progressToken").is_none());
+        got.params.as_object_mut().unwrap().remove("_meta");
+        assert_eq!((got.method, got.outgoing.name.as_deref(), got.params), (method, header, params));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_of_the_client_asks_for_progress() {
+    let setup = Setup::new(legacy(Way::Pipe));
+    for (meta, asks) in
+        [(json!({"progressToken": "a"}), true), (json!({"progressToken": null}), false), (json!({}), false)]
+    {
+        let call = Call { operation: tool(), meta: Some(Raw::of(&meta)) };
+        setup.server.call(call, &bare()).await.unwrap();
+        let got = setup.fake.requests().pop().unwrap();
+        assert_eq!(got.params["_meta"].get("progressToken").is_some(), asks, "{meta}");
+    }
+}
+
+/// A server whose first request of a method is lost so.
+fn failing_once(way: Way, method: &'static str, fault: Fault) -> Arc<Fake> {
+    let left = Mutex::new(Some(fault));
+    legacy_but(way, move |got| {
+        let fault = (got.method == method).then(|| left.lock().unwrap().take()).flatten();
+        fault.map(React::Lost)
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_have_been_done_is_not_done_twice() {
+    let (lost, unreached) = (|| Fault::Lost("reset".into()), || Fault::Unreached("refused".into()));
+    for (way, operation, method, fault, again, dials) in [
+        (Way::Pipe, tool(), "tools/call", lost(), false, 1),
+        (Way::Http, tool(), "tools/call", lost(), false, 1),
+        (Way::Pipe, read(), "resources/read", lost(), true, 2),
+        // One stream of many: the session is as good as before.
+        (Way::Http, read(), "resources/read", lost(), true, 1),
+        (Way::Pipe, tool(), "tools/call", unreached(), true, 2),
+        (Way::Http, tool(), "tools/call", unreached(), true, 2),
+        (Way::Http, tool(), "tools/call", Fault::SessionGone, true, 2),
+        (Way::Http, tool(), "tools/call", Fault::Status { status: 500, detail: String::new() }, false, 1),
+        (Way::Http, read(), "resources/read", Fault::Garbled("html".into()), false, 1),
+    ] {
+        let setup = Setup::new(failing_once(way, method, fault.clone()));
+        let outcome = setup.perform(operation, &bare()).await;
+        assert_eq!((outcome.is_ok(), setup.fake.dials()), (again, dials), "{method} {fault:?}");
+        assert_eq!(setup.fake.count(method), 1 + usize::from(again));
+        if let Err(error) = outcome {
+            assert_eq!(
+                (error.kind, &*error.public),
+                (Kind::Unavailable, &*format!("The upstream git failed: {fault}"))
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_made_again_only_once() {
+    for fault in [Fault::SessionGone, Fault::Unreached("refused".into())] {
+        let react = fault.clone();
+        let setup = Setup::new(legacy_but(Way::Http, move |got| {
+            (got.method == "tools/call").then(|| React::Lost(react.clone()))
+        }));
+        let error = setup.call(&bare()).await.unwrap_err();
+        assert_eq!((setup.fake.count("tools/call"), error.kind), (2, Kind::Unavailable));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_has_begun_is_not_begun_again() {
+    let faults = || [Fault::SessionGone, Fault::Unreached("refused".into())].map(React::Lost);
+    let mut refusals = vec![refused(-32020, "headers"), refused(-32022, "version")];
+    refusals.extend(faults());
+    let cx = |version| client(version, json!({"elicitation": {"url": {}}}), "s");
+    // Between two rounds of a modern call.
+    for react in refusals {
+        let setup = Setup::new(modern_but(Way::Http, move |got| match got.method {
+            "tools/call" if got.params.get("requestState").is_some() => Some(react.clone()),
+            "tools/call" => Some(React::Result(json!({"resultType": "input_required", "requestState": "s"}))),
+            _ => None,
+        }));
+        setup.call(&cx(Version::V2025_11_25)).await.unwrap_err();
+        assert_eq!((setup.fake.count("tools/call"), setup.fake.dials()), (2, 1));
+    }
+    for (way, react) in [Way::Http, Way::Pipe].into_iter().flat_map(|way| faults().map(|react| (way, react)))
+    {
+        // Between a legacy task and its result.
+        let lost = react.clone();
+        let setup = Setup::new(legacy_but(way, move |got| match got.method {
+            "tools/list" => Some(React::Result(json!({"tools": [
+                {"name": "t", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}},
+            ]}))),
+            "tools/call" => Some(React::Result(json!({"task": {"taskId": "7", "status": "working"}}))),
+            "tasks/result" => Some(lost.clone()),
+            _ => None,
+        }));
+        setup.offer(&bare()).await;
+        setup.call(&bare()).await.unwrap_err();
+        assert_eq!((setup.fake.count("tools/call"), setup.fake.count("tasks/result")), (1, 1));
+        // After an address was visited.
+        let visits =
+            Mutex::new(Some(json!({"elicitations": [{"url": "https://a.example", "message": "m"}]})));
+        let setup = Setup::new(legacy_but(way, move |got| {
+            let first = || {
+                let addresses = visits.lock().unwrap().take()?;
+                Some(React::Error(moongate_wire::RpcError::new(-32042, "visit").with_data(addresses)))
+            };
+            (got.method == "tools/call").then(|| first().unwrap_or_else(|| react.clone()))
+        }));
+        setup.call(&cx(Version::V2026_07_28)).await.unwrap_err();
+        assert_eq!(setup.fake.count("tools/call"), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_call_does_not_cut_off_those_beside_it() {
+    let setup = Setup::new(legacy_but(Way::Http, |got| {
+        let gone = got.method == "resources/read" && got.line == 0;
+        match got.method {
+            "tools/call" => Some(React::Hold),
+            _ => gone.then_some(React::Lost(Fault::Unreached("no free port".into()))),
+        }
+    }));
+    let running = setup.begin(tool(), &bare());
+    let held = setup.fake.held("tools/call").await;
+    setup.perform(read(), &bare()).await.unwrap();
+    settle().await;
+    assert_eq!((setup.fake.dials(), setup.fake.is_closed(0)), (2, false));
+    held.answer(json!({"content": []}));
+    soon(running).await.unwrap().unwrap();
+    setup.fake.closed(0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_dropped_gives_its_request_up() {
+    let setup = Setup::new(legacy_but(Way::Pipe, |got| (got.method == "tools/call").then_some(React::Hold)));
+    let cx = bare();
+    let call = setup.server.call(Call { operation: tool(), meta: None }, &cx);
+    assert!(tokio::time::timeout(Duration::from_secs(1), call).await.is_err());
+    let held = setup.fake.held("tools/call").await;
+    assert!(setup.fake.is_given_up(held.got.id));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_gives_up_does_not_stop_the_start_for_others() {
+    let setup = Setup::new(legacy_but(Way::Pipe, |got| (got.method == "initialize").then_some(React::Hold)));
+    let cx = bare();
+    let impatient = setup.server.call(Call { operation: tool(), meta: None }, &cx);
+    assert!(tokio::time::timeout(Duration::from_millis(1), impatient).await.is_err());
+    let patient = setup.begin(tool(), &cx);
+    setup.fake.held("initialize").await.react(greeting("2025-11-25", json!({"tools": {}})));
+    soon(patient).await.unwrap().unwrap();
+    assert_eq!(setup.fake.dials(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_speaks_another_version_now_is_greeted_again() {
+    let changed = Arc::new(Mutex::new(false));
+    let now = Arc::clone(&changed);
+    let setup = Setup::new(Fake::new(Way::Http, move |got| {
+        let legacy = *now.lock().unwrap();
+        match got.method {
+            "server/discover" if !legacy => discovered(json!({"tools": {}})),
+            "initialize" if legacy => greeting("2025-11-25", json!({"tools": {}})),
+            "tools/call" if legacy != (got.outgoing.version == Some(Version::V2026_07_28)) => {
+                React::Result(json!({"content": []}))
+            }
+            _ => refused(-32022, "unsupported version"),
+        }
+    }));
+    setup.call(&bare()).await.unwrap();
+    *changed.lock().unwrap() = true;
+    // It says -32022 to the probe as well, but names nothing that we could speak instead.
+    let error = setup.call(&bare()).await.unwrap_err();
+    assert!(error.public.contains("git"), "{error}");
+    assert_eq!(setup.fake.count("tools/call"), 2);
+    assert_eq!(setup.fake.count("server/discover"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_whose_headers_have_changed_is_listed_again() {
+    let header = Arc::new(Mutex::new("Old"));
+    let now = Arc::clone(&header);
+    let setup = Setup::new(modern_but(Way::Http, move |got| {
+        let name = *now.lock().unwrap();
+        match got.method {
+            "tools/list" => {
+                Some(React::Result(json!({"ttlMs": 3_600_000, "tools": [{"name": "t", "inputSchema": {
+                "type": "object", "properties": {"x": {"type": "integer", "x-mcp-header": name}}}}]})))
+            }
+            "tools/call" if got.outgoing.param_headers != [(name.into(), "1".to_owned())] => {
+                Some(refused(-32020, "header mismatch"))
+            }
+            _ => None,
+        }
+    }));
+    setup.call(&bare()).await.unwrap();
+    assert_eq!(setup.fake.count("tools/call"), 2, "nobody had listed it yet");
+    *header.lock().unwrap() = "New";
+    setup.call(&bare()).await.unwrap();
+    assert_eq!((setup.fake.count("tools/call"), setup.fake.count("tools/list")), (4, 2));
+    setup.call(&bare()).await.unwrap();
+    assert_eq!(setup.fake.count("tools/call"), 5);
+}
