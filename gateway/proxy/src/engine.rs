@@ -18,15 +18,20 @@ use tokio::time::Instant;
 
 use crate::{
     context::{self, Claimed, Resolved, Sources},
+    downgrade::Face,
+    extras::{Inject, meta_with},
     fingerprint::Fingerprint,
     gateway::{Gateway, Snapshot},
     job::{Job, Outbox, Outcome, within},
+    member::Member,
     observed::{Observed, error_type},
     parked::RoundsLink,
+    returned,
     session::{Live, Running, SessionLink},
     shape,
     tally::{AGAIN, Counted},
-    target::{Check, clean_completion, clean_meta, completion_owner},
+    target::{Check, clean_meta},
+    trace::Trace,
     view::View,
 };
 
@@ -48,10 +53,21 @@ pub struct Caller {
     pub transport: Transport,
     /// `X-Session-Id`, `X-Assistant-Id`, `X-Thread-Id`.
     pub header_ids: [Option<Arc<str>>; 3],
+    /// The trace that the headers name, if they do.
+    pub trace: Option<Arc<Trace>>,
     /// The legacy session's or the pipe's id.
     pub transport_session: Option<Arc<str>>,
     /// The least severe log level the client wants.
     pub log_level: Option<Level>,
+}
+
+impl Caller {
+    /// Another server is told which trace a call belongs to; backends of this process are in it anyway.
+    fn tell_trace(&self, call: &mut Call, member: &Member) {
+        if let (Some(trace), true) = (&self.trace, member.is_upstream) {
+            trace.join(&mut call.meta);
+        }
+    }
 }
 
 /// How a job's backend reaches the client.
@@ -132,7 +148,7 @@ impl Gateway {
     pub(crate) async fn list(&self, caller: &Caller, method: Method, cursor: Option<&str>) -> Outcome {
         let view = self.view(caller).await;
         let list = match method {
-            Method::ListTools => &view.tool_list,
+            Method::ListTools => view.tool_list.of(Face::of(caller.client.version)),
             Method::ListPrompts => &view.prompt_list,
             Method::ListResources => &view.resource_list,
             Method::ListTemplates => &view.template_list,
@@ -140,7 +156,8 @@ impl Gateway {
         };
         // Lists depend on the caller's scopes, so nobody else may be given them.
         let freshness = Some(Freshness { ttl: view.ttl, public: false });
-        Ok(Reply { freshness, ..list.page(cursor)?.into() })
+        // A page is written here, and may be too long to look through for nothing.
+        Ok(Reply { freshness, may_have_meta: false, ..list.page(cursor)?.into() })
     }
 
     /// `completion/complete`, and the start and end of a subscription: calls that neither ask nor report.
@@ -153,23 +170,39 @@ impl Gateway {
         let view = self.view(caller).await;
         let refused = |error: &CallError| self.refused(caller, error);
         let _counted = self.count_call(caller)?;
-        let (member, operation) = match operation {
+        let (member, uri, operation) = match operation {
             Operation::Subscribe { ref uri } | Operation::Unsubscribe { ref uri } => {
-                (view.resource(uri).inspect_err(refused)?, operation)
+                let owner = self.resource_owner(caller, &view, uri).inspect_err(refused)?;
+                (Arc::clone(owner), Some(Arc::clone(uri)), operation)
             }
             Operation::Complete { params } => {
-                let member = completion_owner(&view, &params).inspect_err(refused)?;
-                (member, Operation::Complete { params: clean_completion(&params) })
+                let (member, params) = self.completion(caller, &view, &params).inspect_err(refused)?;
+                (member, None, Operation::Complete { params })
             }
             Operation::CallTool { .. } | Operation::GetPrompt { .. } | Operation::ReadResource { .. } => {
                 return Err(CallError::internal("this call needs a job", "call_quietly was asked to run it"));
             }
         };
+        let outcome = self.quietly(caller, params, &member, operation).await;
+        outcome.map(|(reply, _)| reply).map_err(|error| returned::error(error, uri.as_deref()))
+    }
+
+    /// Calls `member`, which neither asks nor reports, and tells as whom.
+    pub(crate) async fn quietly(
+        &self,
+        caller: &Caller,
+        params: &Params,
+        member: &Member,
+        operation: Operation,
+    ) -> Result<(Reply, Context), CallError> {
         let peer = Peer::silent(Arc::clone(&caller.client));
-        let (limit, start) = (timeout(caller, None), Instant::now());
+        let (limit, start) = (timeout(caller, member.timeout), Instant::now());
         let cx = self.context(caller, params, None, peer, start + limit)?;
-        let call = Call { operation, meta: clean_meta(params.meta()) };
-        within(limit, start, &Outbox::default(), member.backend.call(call, &cx)).await
+        let mut call = Call { operation, meta: clean_meta(params.meta()) };
+        caller.tell_trace(&mut call, member);
+        let calling = member.backend.call(call, &cx);
+        let reply = within(limit, start, &Outbox::default(), member.upstream_name(), calling).await?;
+        Ok((reply, cx))
     }
 
     /// Starts `tools/call`, `prompts/get` or `resources/read`, which speaks through `outbox`. `check` may still refuse a
@@ -203,18 +236,31 @@ impl Gateway {
         let refused = |error: &CallError| self.refused(caller, error);
         let target = self.target(caller, method, params, check).await.inspect_err(refused)?;
         let counted = self.count_call(caller)?;
-        let (link, running) = link(way, &outbox);
+        let version = caller.client.version;
+        let (link, running) = link(way, &outbox, version);
         let peer = Peer::new(Arc::clone(&caller.client), link);
         let (limit, start) = (timeout(caller, target.timeout), Instant::now());
         let cx = self.context(caller, params, Some(&target.claimed), peer, start + limit)?;
+        let mut call = Call { operation: target.operation, meta: clean_meta(params.meta()) };
+        inject(&mut call, target.inject, &cx.ids);
+        caller.tell_trace(&mut call, &target.member);
+        let uri = (method == Method::ReadResource).then(|| Arc::clone(&target.name));
         let observed = Observed::new(method, target.name, target.metric, start, cx);
-        let call = Call { operation: target.operation, meta: clean_meta(params.meta()) };
-        let (backend, inner) = (target.member.backend, Arc::clone(&outbox));
+        let (member, wraps, inner) = (target.member, target.wraps, Arc::clone(&outbox));
+        let learnt = member.is_upstream.then(|| Arc::clone(&self.learnt));
         let notes_dropped = self.metrics.notes_dropped().clone();
         let future = Box::pin(async move {
             let _held = (counted, running);
-            let outcome = within(limit, start, &inner, backend.call(call, &observed.cx)).await;
+            let outcome =
+                within(limit, start, &inner, member.upstream_name(), member.backend.call(call, &observed.cx))
+                    .await;
             notes_dropped.add(inner.take_dropped());
+            if let (Some(learnt), Ok(reply)) = (learnt, &outcome) {
+                learnt.learn(&observed.cx.principal, &member.name, method, &reply.result);
+            }
+            let outcome = outcome
+                .map(|reply| returned::reply(reply, method, &member, version, wraps))
+                .map_err(|error| returned::error(error, uri.as_deref()));
             observed.finish(&outcome);
             outcome
         });
@@ -254,11 +300,12 @@ impl Gateway {
 
     pub(crate) async fn view(&self, caller: &Caller) -> Arc<View> {
         let cx = || {
-            let ids = resolve(caller, &Params::default(), None).ids;
+            let resolved = resolve(caller, &Params::default(), None);
             let peer = Peer::silent(Arc::clone(&caller.client));
-            context_of(caller, ids, peer, Instant::now() + timeout(caller, None))
+            context_of(caller, resolved, peer, Instant::now() + timeout(caller, None))
         };
-        caller.snapshot.catalog.view(&caller.admitted, caller.profile.as_ref(), cx).await
+        let catalog = &caller.snapshot.catalog;
+        catalog.view(&caller.admitted, caller.profile.as_ref(), &caller.client, cx).await
     }
 
     fn context(
@@ -278,7 +325,7 @@ impl Gateway {
         if resolved.defaulted {
             self.warn_default_session(caller.admitted.principal(), &resolved.ids.session);
         }
-        Ok(context_of(caller, resolved.ids, peer, deadline))
+        Ok(context_of(caller, resolved, peer, deadline))
     }
 }
 
@@ -295,30 +342,45 @@ fn resolve(caller: &Caller, params: &Params, claimed: Option<&Claimed>) -> Resol
     context::resolve(&sources, admitted.principal().kind(), &caller.snapshot.config.context)
 }
 
-fn context_of(caller: &Caller, ids: ContextIds, peer: Peer, deadline: Instant) -> Context {
+fn context_of(caller: &Caller, resolved: Resolved, peer: Peer, deadline: Instant) -> Context {
     Context {
         principal: caller.admitted.principal().clone(),
-        ids,
+        ids: resolved.ids,
         deadline,
         client: Arc::clone(&caller.client),
         peer,
+        log_level: caller.log_level,
+        transport_session: caller.transport_session.clone(),
+        session_named: !resolved.defaulted,
     }
 }
 
 /// How long a call may take.
-fn timeout(caller: &Caller, route: Option<Duration>) -> Duration {
+pub(crate) fn timeout(caller: &Caller, route: Option<Duration>) -> Duration {
     let limits = &caller.snapshot.config.security.limits;
     route.unwrap_or(limits.call_timeout).min(limits.max_timeout)
 }
 
-fn link(way: Way, outbox: &Arc<Outbox>) -> (Arc<dyn Link>, Option<Running>) {
+/// Tells a backend that asks for them which ids a call is for.
+fn inject(call: &mut Call, how: Inject, ids: &ContextIds) {
+    match (how, &mut call.operation) {
+        (Inject::Fields, Operation::CallTool { arguments, .. }) => {
+            *arguments = context::inject(arguments, ids);
+        }
+        (Inject::Meta, _) => call.meta = Some(meta_with(call.meta.as_ref(), ids)),
+        (Inject::None | Inject::Fields, _) => {}
+    }
+}
+
+fn link(way: Way, outbox: &Arc<Outbox>, version: Version) -> (Arc<dyn Link>, Option<Running>) {
     match way {
         Way::Session { live, running, can_stream } => {
-            (Arc::new(SessionLink { live, outbox: Arc::clone(outbox), can_stream }), Some(running))
+            let outbox = Arc::clone(outbox);
+            (Arc::new(SessionLink { live, outbox, version, can_stream }), Some(running))
         }
         Way::Rounds { responses } => {
             outbox.bring(responses.as_ref().map(Raw::members).unwrap_or_default());
-            (Arc::new(RoundsLink(Arc::clone(outbox))), None)
+            (Arc::new(RoundsLink { outbox: Arc::clone(outbox), version }), None)
         }
     }
 }
@@ -349,3 +411,6 @@ pub fn log_level(text: &Raw) -> Result<Level, CallError> {
 pub fn empty() -> Reply {
     Raw::of(&json!({})).into()
 }
+
+#[cfg(test)]
+mod tests;

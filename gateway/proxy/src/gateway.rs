@@ -24,6 +24,7 @@ use crate::{
     catalog::Catalog,
     edge::body::OpenStream,
     hub::Hub,
+    learnt::Learnt,
     parked::Parked,
     session::Sessions,
     tally::{Counted, Tally},
@@ -106,6 +107,7 @@ pub struct Gateway {
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) parked: Parked,
     pub(crate) hub: Arc<Hub>,
+    pub(crate) learnt: Arc<Learnt>,
     pub(crate) tasks: Group,
     announced: Announced,
     pub(crate) calls: Tally,
@@ -141,6 +143,7 @@ impl Gateway {
             state,
             metrics,
             hub,
+            learnt: Arc::default(),
             tasks,
             announced,
             calls: Tally::default(),
@@ -206,16 +209,25 @@ impl Gateway {
         self.tasks.shut_down(grace).await
     }
 
-    async fn hear(&self, note: Note) {
+    pub(crate) async fn hear(self: &Arc<Self>, note: Note) {
         match note {
             Note::Changed(change) => {
                 self.snapshot().catalog.changed(&change);
                 self.hub.publish(&change);
             }
             Note::SessionEnded { id, record } => {
-                self.sessions.ended(&id);
+                let live = self.sessions.ended(&id);
                 let Some(principal) = record.principal.parse::<Principal>().ok() else { return };
-                self.session_ended(&SessionKey { principal, session: id }).await;
+                let key = SessionKey { principal, session: id };
+                let Some(live) = live.filter(|live| live.is_watching()) else {
+                    return self.session_ended(&key).await;
+                };
+                // Before backends forget the session, by which some of them know who watches. Other notes do not wait.
+                let gateway = Arc::clone(self);
+                self.tasks.spawn(async move {
+                    gateway.release(&live).await;
+                    gateway.session_ended(&key).await;
+                });
             }
         }
     }

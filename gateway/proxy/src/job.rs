@@ -259,8 +259,8 @@ impl Waiting {
                     return None;
                 }
                 self.last_progress = Some(*progress);
-                let mut members = vec![("progressToken", token), ("progress", Raw::of(progress))];
-                members.extend(total.as_ref().map(|total| ("total", Raw::of(total))));
+                let mut members = vec![("progressToken", token), ("progress", number(*progress))];
+                members.extend(total.map(|total| ("total", number(total))));
                 members.extend(message.as_ref().map(|message| ("message", Raw::of(message))));
                 let params = write::object(members.iter().map(|(key, value)| (*key, value)));
                 Some(write::notification("notifications/progress", &params))
@@ -277,6 +277,17 @@ impl Waiting {
             }
         }
     }
+}
+
+/// A number as people write it: `3`, not `3.0`, which some clients cannot read as a count.
+fn number(value: f64) -> Raw {
+    /// Up to here every whole number is one.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if value.fract() == 0.0 && value.abs() <= EXACT {
+        #[expect(clippy::cast_possible_truncation, reason = "it is whole and fits")]
+        return Raw::of(&(value as i64));
+    }
+    Raw::of(&value)
 }
 
 /// While it lives, the call waits for the client.
@@ -303,6 +314,7 @@ pub async fn within(
     limit: Duration,
     start: Instant,
     outbox: &Outbox,
+    upstream: Option<&str>,
     mut call: BoxFuture<'_, Outcome>,
 ) -> Outcome {
     let mut sleep: Option<Pin<Box<tokio::time::Sleep>>> = None;
@@ -323,7 +335,12 @@ pub async fn within(
             }
             if Instant::now() >= deadline {
                 let seconds = limit.as_secs_f32();
-                let late = format!("The call took longer than {seconds} s and was cancelled");
+                let late = match upstream {
+                    Some(name) => format!(
+                        "The upstream {name} failed: the call took longer than {seconds} s and was cancelled"
+                    ),
+                    None => format!("The call took longer than {seconds} s and was cancelled"),
+                };
                 return Poll::Ready(Err(CallError::upstream(Kind::Timeout, late)));
             }
         }
@@ -366,6 +383,13 @@ mod tests {
             }
         }
         assert_eq!(messages, 2, "a value that does not grow is not told");
+    }
+
+    #[test]
+    fn whole_progress_is_told_as_whole_numbers() {
+        for (value, text) in [(3.0, "3"), (0.5, "0.5"), (-0.0, "0"), (-2.0, "-2")] {
+            assert_eq!(number(value).as_str(), text);
+        }
     }
 
     #[tokio::test]
@@ -425,13 +449,13 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(5)).await;
             Ok(done())
         });
-        assert!(within(Duration::from_secs(10), Instant::now(), &outbox, call).await.is_ok());
+        assert!(within(Duration::from_secs(10), Instant::now(), &outbox, None, call).await.is_ok());
 
         let call: BoxFuture<'static, Outcome> = Box::pin(async {
             tokio::time::sleep(Duration::from_secs(11)).await;
             Ok(done())
         });
-        let late = within(Duration::from_secs(10), Instant::now(), &Outbox::default(), call).await;
+        let late = within(Duration::from_secs(10), Instant::now(), &Outbox::default(), None, call).await;
         assert!(matches!(late, Err(CallError { kind: Kind::Timeout, .. })));
     }
 }

@@ -109,15 +109,7 @@ impl Gateway {
                 Ok(engine::empty())
             }
             Method::Subscribe => self.subscribe(caller, place, params, uri()?).await,
-            Method::Unsubscribe => {
-                let uri = uri()?;
-                self.call_quietly(caller, params, Operation::Unsubscribe { uri: uri.into() }).await?;
-                self.edit(place, |record| {
-                    record.subscriptions.remove(uri);
-                })
-                .await?;
-                Ok(engine::empty())
-            }
+            Method::Unsubscribe => self.unsubscribe(caller, place, uri()?).await,
             Method::Initialize => {
                 let message = "Invalid Request: the session is already initialized";
                 let error = RpcError::new(code::INVALID_REQUEST, message);
@@ -128,10 +120,11 @@ impl Gateway {
     }
 
     async fn subscribe(&self, caller: &Caller, place: &Place<'_>, params: &Params, uri: &str) -> Outcome {
+        let mut watches = place.live().watches.lock().await;
         // Listened for before the backend knows: a change right after the subscription must not be missed.
         let mut full = false;
         let add = |record: &mut SessionRecord| {
-            full = record.subscriptions.len() >= MAX_SUBSCRIPTIONS;
+            full = record.subscriptions.len() >= MAX_SUBSCRIPTIONS && !record.subscriptions.contains(uri);
             if !full {
                 record.subscriptions.insert(uri.to_owned());
             }
@@ -141,15 +134,39 @@ impl Gateway {
             let message = format!("at most {MAX_SUBSCRIPTIONS} resources can be watched at a time");
             return Err(CallError::invalid_params(message));
         }
-        let subscribed = self.call_quietly(caller, params, Operation::Subscribe { uri: uri.into() }).await;
-        if let Err(error) = subscribed {
-            self.edit(place, |record| {
-                record.subscriptions.remove(uri);
-            })
-            .await?;
-            return Err(error);
+        // Backends count: what is watched twice would have to be released twice.
+        if watches.contains_key(uri) {
+            return Ok(engine::empty());
         }
+        let uri: Arc<str> = uri.into();
+        match self.watch(caller, params, &uri).await {
+            Ok(watch) => {
+                watches.insert(uri, watch);
+                Ok(engine::empty())
+            }
+            Err(error) => {
+                self.forget(place, &uri).await?;
+                Err(error)
+            }
+        }
+    }
+
+    async fn unsubscribe(&self, caller: &Caller, place: &Place<'_>, uri: &str) -> Outcome {
+        let _counted = self.count_call(caller)?;
+        let mut watches = place.live().watches.lock().await;
+        self.forget(place, uri).await?;
+        // What this session does not watch is another's to end, if anybody's.
+        let Some(watch) = watches.remove(uri) else { return Ok(engine::empty()) };
+        let limit = engine::timeout(caller, watch.member.timeout);
+        watch.end(limit).await?;
         Ok(engine::empty())
+    }
+
+    async fn forget(&self, place: &Place<'_>, uri: &str) -> Result<(), CallError> {
+        let remove = |record: &mut SessionRecord| {
+            record.subscriptions.remove(uri);
+        };
+        self.edit(place, remove).await
     }
 
     /// Changes what a session has set, one change at a time, and what it hears of follows.

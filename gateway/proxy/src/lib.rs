@@ -5,24 +5,36 @@
 
 pub mod catalog;
 pub mod context;
+pub mod downgrade;
 pub mod edge;
 pub mod engine;
+pub mod extras;
+#[cfg(test)]
+mod fake;
 pub mod fingerprint;
 pub mod gateway;
 pub mod hub;
 pub mod job;
+mod learnt;
 mod legacy;
 pub mod list;
 pub mod listen;
+pub mod member;
 mod modern;
+pub mod naming;
 mod observed;
 pub mod parked;
+mod returned;
 pub mod session;
 pub mod shape;
 pub mod stream;
 pub mod tally;
 mod target;
+pub mod trace;
 pub mod view;
+mod watch;
 
-pub use catalog::{Catalog, Member};
+pub use catalog::Catalog;
 pub use gateway::{Gateway, Parts, Snapshot};
+pub use member::Member;
+pub use naming::Naming;

@@ -6,11 +6,14 @@
 use std::{
     collections::hash_map::DefaultHasher,
     hash::{Hash as _, Hasher as _},
+    sync::{Arc, OnceLock},
 };
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use moongate_core::CallError;
 use moongate_wire::{Raw, write};
+
+use crate::downgrade::{Face, definition};
 
 /// Entries on one page: more than most clients ever see, because many read only the first.
 const PAGE: usize = 1000;
@@ -63,6 +66,37 @@ impl List {
     }
 }
 
+/// One list of definitions, as each face of the protocol is shown it. Rendered when it is asked for.
+#[derive(Debug)]
+pub struct FacedList {
+    member: &'static str,
+    definitions: Vec<Raw>,
+    /// The definitions as they are, which is what most faces are shown.
+    plain: OnceLock<Arc<List>>,
+    faces: [OnceLock<Arc<List>>; Face::ALL.len()],
+}
+
+impl FacedList {
+    /// The list of `definitions` under the result's member `member`.
+    pub fn new(member: &'static str, definitions: Vec<Raw>) -> Self {
+        Self { member, definitions, plain: OnceLock::new(), faces: Default::default() }
+    }
+
+    /// The list for `face`.
+    pub fn of(&self, face: Face) -> &List {
+        let slot = self.faces.get(face as usize).expect("every face has its place");
+        slot.get_or_init(|| {
+            let shaped: Vec<Raw> =
+                self.definitions.iter().map(|tool| definition::shape(tool, face)).collect();
+            if shaped == self.definitions {
+                let plain = || Arc::new(List::new(self.member, &self.definitions));
+                return Arc::clone(self.plain.get_or_init(plain));
+            }
+            Arc::new(List::new(self.member, &shaped))
+        })
+    }
+}
+
 fn cursor(content: u64, page: usize) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(format!("{content:016x}.{page}"))
 }
@@ -90,6 +124,18 @@ mod tests {
         let changed = List::new("tools", entries.iter().skip(1));
         assert!(changed.page(Some(&stale)).is_err());
         assert!(list.page(Some("")).is_err());
+    }
+
+    #[test]
+    fn faces_that_are_shown_the_same_share_one_list() {
+        let plain = Raw::from_text(r#"{"name":"t",  "inputSchema":{}}"#).unwrap();
+        let titled = Raw::from_text(r#"{"name":"t","title":"T","inputSchema":{}}"#).unwrap();
+        let list = FacedList::new("tools", vec![plain.clone()]);
+        assert!(std::ptr::eq(list.of(Face::First), list.of(Face::Modern)));
+        assert!(list.of(Face::Modern).page(None).unwrap().as_str().contains(plain.as_str()));
+        let list = FacedList::new("tools", vec![titled]);
+        assert!(std::ptr::eq(list.of(Face::Structured), list.of(Face::Modern)));
+        assert!(!list.of(Face::First).page(None).unwrap().as_str().contains("title"));
     }
 
     #[test]

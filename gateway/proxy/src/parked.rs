@@ -19,11 +19,12 @@ use moongate_core::{
     task::Group,
 };
 use moongate_security::keyring::{Keyring, Purpose};
-use moongate_wire::{Id, Raw, RpcError, code, write};
+use moongate_wire::{Id, Raw, RpcError, Version, code, write};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use crate::{
+    downgrade::question,
     fingerprint::Fingerprint,
     job::{Job, Outbox, Questions, Step},
     tally::{AGAIN, Counted, Tally},
@@ -293,22 +294,35 @@ fn input_required(open: &[(Box<str>, Ask)], state: &Raw) -> Raw {
 /// The link of a modern call: what the present request's `inputResponses` answers is used at once, the rest is asked by
 /// parking.
 #[derive(Debug)]
-pub struct RoundsLink(pub Arc<Outbox>);
+pub struct RoundsLink {
+    /// The call's way out.
+    pub outbox: Arc<Outbox>,
+    /// What the client speaks.
+    pub version: Version,
+}
 
 impl Link for RoundsLink {
     fn notify(&self, note: Note) {
-        self.0.note(&note);
+        self.outbox.note(&note);
     }
 
     fn ask(&self, questions: Vec<(Box<str>, Ask)>) -> BoxFuture<'_, Answers> {
         Box::pin(async move {
-            let (answered, open) = self.0.answers(|responses| take_answers(questions, responses));
+            let (mut unasked, mut sayable) = (Vec::new(), Vec::new());
+            for (key, question) in questions {
+                match question::shape(question, self.version) {
+                    Ok(question) => sayable.push((key, question)),
+                    Err(answer) => unasked.push((key, answer)),
+                }
+            }
+            let (mut answered, open) = self.outbox.answers(|responses| take_answers(sayable, responses));
+            answered.extend(unasked);
             if open.is_empty() {
                 return Ok(answered);
             }
-            let _wait = self.0.waiting_for_client();
+            let _wait = self.outbox.waiting_for_client();
             let (reply, answers) = oneshot::channel();
-            self.0.ask(Questions { open, answered, reply });
+            self.outbox.ask(Questions { open, answered, reply });
             answers.await.map_err(|_| {
                 CallError::client(Kind::Cancelled, "The client did not come back with an answer")
             })
@@ -339,7 +353,7 @@ mod tests {
     /// A call that has just asked for a name.
     async fn asking() -> (Job, Questions) {
         let outbox = Arc::new(Outbox::default());
-        let link = RoundsLink(Arc::clone(&outbox));
+        let link = RoundsLink { outbox: Arc::clone(&outbox), version: Version::V2026_07_28 };
         let call = Box::pin(async move {
             link.ask(vec![("name".into(), Ask::form("?", &Raw::empty_object()))]).await?;
             Ok(Raw::empty_object().into())

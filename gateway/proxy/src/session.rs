@@ -19,7 +19,7 @@ use moongate_core::{
     peer::{Answers, Link},
 };
 use moongate_storage::SessionRecord;
-use moongate_wire::{Id, Raw, frame::Outcome, write};
+use moongate_wire::{Id, Raw, Version, frame::Outcome, write};
 use tokio::{
     sync::{mpsc, oneshot},
     time::Instant,
@@ -27,10 +27,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    downgrade::question,
     hub::{Filter, Hub, Listener},
     job::Outbox,
     stream::Chunk,
     tally::Counted,
+    watch::Watches,
 };
 
 /// How long a person may take to answer.
@@ -71,6 +73,8 @@ pub struct Live {
     questions: AtomicU64,
     /// Held while the session's record is read, changed and written back.
     pub(crate) editing: tokio::sync::Mutex<()>,
+    /// Held while a resource begins or ceases to be watched.
+    pub(crate) watches: tokio::sync::Mutex<Watches>,
 }
 
 /// What is open in a session; once the session has ended, nothing opens any more.
@@ -185,13 +189,13 @@ impl Sessions {
         Some(Arc::clone(listener))
     }
 
-    /// The session is over: its calls are cancelled, its streams end.
-    pub fn ended(&self, id: &str) {
+    /// The session is over: its calls are cancelled, its streams end. What is left of it here is returned.
+    pub fn ended(&self, id: &str) -> Option<Arc<Live>> {
         // Let go of only after the lock: the last holder of a session takes it off the list.
         let _kept = lock(&self.kept).remove(id);
-        if let Some(live) = self.find(id) {
-            live.end();
-        }
+        let live = self.find(id)?;
+        live.end();
+        Some(live)
     }
 }
 
@@ -208,6 +212,7 @@ impl Live {
             streams: Mutex::default(),
             questions: AtomicU64::new(1),
             editing: tokio::sync::Mutex::default(),
+            watches: tokio::sync::Mutex::default(),
         }
     }
 
@@ -317,6 +322,11 @@ impl Live {
         }
     }
 
+    /// Whether it watches something, or is about to.
+    pub(crate) fn is_watching(&self) -> bool {
+        self.watches.try_lock().map_or(true, |watches| !watches.is_empty())
+    }
+
     /// Cancels everything; nothing starts in this session any more.
     pub fn end(&self) {
         let mut running = lock(&self.running);
@@ -383,30 +393,46 @@ pub struct SessionLink {
     pub live: Arc<Live>,
     /// The call's way out.
     pub outbox: Arc<Outbox>,
+    /// What the client speaks.
+    pub version: Version,
     /// False when the client takes JSON only: then it cannot be asked.
     pub can_stream: bool,
 }
 
 impl Link for SessionLink {
-    fn notify(&self, note: Note) {
+    fn notify(&self, mut note: Note) {
+        // The first version counts without words.
+        if self.version < Version::V2025_03_26
+            && let Note::Progress { message, .. } = &mut note
+        {
+            *message = None;
+        }
         self.outbox.note(&note);
     }
 
     fn ask(&self, questions: Vec<(Box<str>, Ask)>) -> BoxFuture<'_, Answers> {
         Box::pin(async move {
+            let mut answers = Vec::with_capacity(questions.len());
+            let mut sayable = Vec::with_capacity(questions.len());
+            for (key, question) in questions {
+                match question::shape(question, self.version) {
+                    Ok(question) => sayable.push((key, question)),
+                    Err(answer) => answers.push((key, answer)),
+                }
+            }
+            if sayable.is_empty() {
+                return Ok(answers);
+            }
             if !self.can_stream {
                 let hint =
                     "This call asks the client something, and the request accepts no text/event-stream";
                 return Err(CallError::client(Kind::InvalidParams, hint));
             }
             let _wait = self.outbox.waiting_for_client();
-            let mut open = Vec::with_capacity(questions.len());
-            for (key, question) in questions {
-                open.push((key, Question::send(self, &question)));
-            }
+            let open: Vec<_> =
+                sayable.into_iter().map(|(key, question)| (key, Question::send(self, &question))).collect();
             // One person answers them all, so they share the time.
             let late = Instant::now() + ASK_TIMEOUT;
-            let mut answers = Vec::with_capacity(open.len());
             for (key, question) in open {
                 answers.push((key, question.answer(late).await?));
             }
@@ -465,7 +491,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tally::Tally;
+    use crate::{
+        job::{Job, Step},
+        tally::Tally,
+    };
     use moongate_core::Principal;
 
     fn sessions() -> Arc<Sessions> {
@@ -521,11 +550,38 @@ mod tests {
         assert_eq!(live.start(&Id::from(1), &outbox).err(), Some(NotStarted::Ended));
     }
 
+    fn link(live: &Arc<Live>, version: Version) -> SessionLink {
+        SessionLink { live: Arc::clone(live), outbox: Arc::default(), version, can_stream: true }
+    }
+
+    #[tokio::test]
+    async fn what_an_older_client_cannot_show_is_answered_without_asking_it() {
+        let live = sessions().enter("s");
+        let link = SessionLink { can_stream: false, ..link(&live, Version::V2025_06_18) };
+        let page = Raw::of(&serde_json::json!({"mode": "url", "url": "https://x", "message": "?"}));
+        let answers = link.ask(vec![("k".into(), Ask::Elicit { params: page })]).await.unwrap();
+        let [(key, Answer::Result(answer))] = answers.as_slice() else { panic!("{answers:?}") };
+        assert_eq!((&**key, answer.as_str()), ("k", r#"{"action":"cancel"}"#));
+        assert!(lock(&live.pending).is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_first_version_is_told_of_progress_without_words() {
+        let live = sessions().enter("s");
+        for (version, words) in [(Version::V2024_11_05, false), (Version::V2025_03_26, true)] {
+            let outbox = Arc::new(Outbox::new(Some(Raw::of("t")), None));
+            let link = SessionLink { outbox: Arc::clone(&outbox), ..link(&live, version) };
+            link.notify(Note::Progress { progress: 1.0, total: None, message: Some("one".to_owned()) });
+            let mut job = Job::new(Id::from(1), outbox, Box::pin(std::future::pending()));
+            let Step::Message(told) = job.step().await else { panic!("it was not told") };
+            assert_eq!(told.as_str().contains(r#""message":"one""#), words, "{told:?}");
+        }
+    }
+
     #[tokio::test]
     async fn an_answer_finds_its_question_and_a_dropped_question_is_withdrawn() {
         let live = sessions().enter("s");
-        let outbox = Arc::new(Outbox::default());
-        let link = SessionLink { live: Arc::clone(&live), outbox: Arc::clone(&outbox), can_stream: true };
+        let link = link(&live, Version::LATEST_LEGACY);
         let asked = link.ask(vec![("k".into(), Ask::Roots)]);
         let answered = async {
             live.answer(&Id::from("i1-1"), Ok(Raw::of(&serde_json::json!({"roots": []}))));

@@ -5,6 +5,7 @@
 
 use std::{sync::LazyLock, time::Duration};
 
+use bytes::Bytes;
 use moongate_core::{CallError, Kind, Reply, Scope, call::Freshness};
 use moongate_wire::{
     Era, Id, Method, Raw, Refusal, RpcError, Version, code, edit,
@@ -44,11 +45,26 @@ pub static CAPABILITIES: LazyLock<Raw> = LazyLock::new(|| {
 
 /// The message that answers `id` with a result, as `version` wants it.
 pub fn message(id: &Id, method: Method, reply: &Reply, version: Version) -> Raw {
+    shaped(method, reply, version, |result, members| write::result_with(id, result, members))
+}
+
+/// The same in pieces, so that a large result is not copied.
+pub fn pieces(id: &Id, method: Method, reply: &Reply, version: Version) -> [Bytes; 3] {
+    shaped(method, reply, version, |result, members| write::result_pieces(id, result, members))
+}
+
+/// What `write` makes of a result and of what `version` puts before it.
+fn shaped<T>(
+    method: Method,
+    reply: &Reply,
+    version: Version,
+    write: impl FnOnce(&Raw, &[(&str, Raw)]) -> T,
+) -> T {
     if version.era() == Era::Legacy {
-        return write::result(id, &reply.result);
+        return write(&reply.result, &[]);
     }
     if !reply.may_have_meta && !method.is_cacheable() {
-        return write::result_with(id, &reply.result, &*USUAL);
+        return write(&reply.result, &*USUAL);
     }
     let mut members = vec![("resultType", COMPLETE.clone())];
     if method.is_cacheable() {
@@ -56,7 +72,11 @@ pub fn message(id: &Id, method: Method, reply: &Reply, version: Version) -> Raw 
         members.push(("ttlMs", Raw::of(&u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX))));
         members.push(("cacheScope", Raw::of(if public { "public" } else { "private" })));
     }
-    write::result_with(id, &without_meta(&reply.result, &mut members), &members)
+    if reply.may_have_meta {
+        return write(&without_meta(&reply.result, &mut members), &members);
+    }
+    members.push(("_meta", MODERN_META.clone()));
+    write(&reply.result, &members)
 }
 
 /// An `input_required` result, which carries its own `resultType`.
@@ -187,11 +207,26 @@ mod tests {
 
     #[test]
     fn a_result_known_to_have_no_meta_is_shaped_like_one_that_was_looked_through() {
-        for method in [Method::CallTool, Method::ReadResource] {
+        for method in [Method::CallTool, Method::ReadResource, Method::ListTools] {
             let looked_through = Reply::from(Raw::of(&json!({"content": [], "isError": false})));
             let known = Reply { may_have_meta: false, ..looked_through.clone() };
             let shaped = |reply: &Reply| message(&Id::from(1), method, reply, Version::V2026_07_28);
             assert_eq!(shaped(&known), shaped(&looked_through), "{method:?}");
+        }
+    }
+
+    #[test]
+    fn a_message_in_pieces_is_the_same_message() {
+        let plain = Reply::from(Raw::of(&json!({"tools": [], "nextCursor": "x"})));
+        let known = Reply { may_have_meta: false, ..plain.clone() };
+        let own = Reply::from(Raw::of(&json!({"contents": [], "_meta": {"x": 1}})));
+        for reply in [&plain, &known, &own] {
+            for method in [Method::CallTool, Method::ListTools] {
+                for version in [Version::V2025_11_25, Version::V2026_07_28] {
+                    let whole = message(&Id::from(1), method, reply, version);
+                    assert_eq!(pieces(&Id::from(1), method, reply, version).concat(), whole.as_bytes());
+                }
+            }
         }
     }
 

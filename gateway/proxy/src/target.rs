@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use moongate_core::{CallError, Operation};
+use moongate_core::{CallError, Kind, Operation};
 use moongate_security::limit;
 use moongate_storage::{Entry, Rate};
 use moongate_wire::{
@@ -13,10 +13,11 @@ use moongate_wire::{
 use serde::Deserialize;
 
 use crate::{
-    catalog::Member,
     context::{self, Claimed},
     engine::{Caller, unsupported},
+    extras::Inject,
     gateway::Gateway,
+    member::Member,
     view::{ToolEntry, View},
 };
 
@@ -28,7 +29,11 @@ pub(crate) struct Target {
     pub(crate) operation: Operation,
     /// What clients call it.
     pub(crate) name: Arc<str>,
-    pub(crate) member: Member,
+    pub(crate) member: Arc<Member>,
+    /// How the backend learns the context ids.
+    pub(crate) inject: Inject,
+    /// Whether the result is to be wrapped for versions that take objects only.
+    pub(crate) wraps: bool,
     /// The longest it may take, if a route says.
     pub(crate) timeout: Option<Duration>,
     /// Context ids that came as arguments.
@@ -41,10 +46,19 @@ impl Target {
     fn plain(
         operation: Operation,
         name: Arc<str>,
-        member: &Member,
+        member: &Arc<Member>,
         metric: moongate_telemetry::Operation,
     ) -> Self {
-        Self { operation, name, member: member.clone(), timeout: None, claimed: Claimed::default(), metric }
+        Self {
+            operation,
+            name,
+            member: Arc::clone(member),
+            inject: Inject::None,
+            wraps: false,
+            timeout: member.timeout,
+            claimed: Claimed::default(),
+            metric,
+        }
     }
 }
 
@@ -64,39 +78,71 @@ impl Gateway {
         let metric = || self.operation(method, caller.transport).clone();
         match method {
             Method::CallTool => {
-                let entry = view.tool(required(params.name(), "name")?)?;
+                let name = required(params.name(), "name")?;
+                let forwarded;
+                let entry = match view.tool(name) {
+                    Ok(entry) => &**entry,
+                    Err(error) => {
+                        forwarded = unlisted(caller, name, error)?;
+                        &forwarded
+                    }
+                };
                 let arguments = arguments(params)?;
                 check(entry, &arguments)?;
                 self.count_tool(caller, entry).await?;
                 let marked = params.has_marked_arguments();
                 let (arguments, claimed) = context::strip(arguments, marked, &|name| entry.declares(name));
+                let arguments = entry.extras.arguments.apply(arguments);
                 Ok(Target {
                     operation: Operation::CallTool { name: Arc::clone(&entry.tool.name), arguments },
                     name: Arc::clone(&entry.shown),
-                    member: entry.member.clone(),
+                    member: Arc::clone(&entry.member),
+                    inject: entry.extras.inject,
+                    wraps: entry.wraps,
                     timeout: entry.timeout,
                     claimed,
                     metric: entry.operation(caller.transport).clone(),
                 })
             }
             Method::GetPrompt => {
-                let (member, prompt) = view.prompt(required(params.name(), "name")?)?;
+                let entry = view.prompt(required(params.name(), "name")?)?;
                 // No prompt declares context fields: nobody's get through.
                 let marked = params.has_marked_arguments();
                 let (arguments, claimed) = context::strip(arguments(params)?, marked, &|_| false);
-                let name = &prompt.name;
-                let operation = Operation::GetPrompt { name: Arc::clone(name), arguments };
-                Ok(Target { claimed, ..Target::plain(operation, Arc::clone(name), member, metric()) })
+                let operation = Operation::GetPrompt { name: Arc::clone(&entry.prompt.name), arguments };
+                let shown = Arc::clone(&entry.shown);
+                Ok(Target { claimed, ..Target::plain(operation, shown, &entry.member, metric()) })
             }
             Method::ReadResource => {
                 let uri = required(params.uri(), "uri")?;
-                let member = view.resource(uri)?;
+                let member = self.resource_owner(caller, &view, uri)?;
                 let uri: Arc<str> = uri.into();
                 let operation = Operation::ReadResource { uri: Arc::clone(&uri) };
                 Ok(Target::plain(operation, uri, member, metric()))
             }
             _ => Err(unsupported(method)),
         }
+    }
+
+    /// The backend that owns `uri`: who lists it, who has a template for it, or whose result named it to this caller.
+    ///
+    /// # Errors
+    /// `UnknownResource`.
+    pub(crate) fn resource_owner<'a>(
+        &self,
+        caller: &Caller,
+        view: &'a View,
+        uri: &str,
+    ) -> Result<&'a Arc<Member>, CallError> {
+        view.resource(uri).or_else(|unknown| {
+            let (admitted, profile) = (&caller.admitted, caller.profile.as_deref());
+            let mut upstreams = view.upstreams(uri);
+            let owner = upstreams.find(|member| {
+                self.learnt.knows(admitted.principal(), &member.name, uri)
+                    && caller.snapshot.catalog.allows_resource(admitted, profile, uri, member)
+            });
+            owner.ok_or(unknown)
+        })
     }
 
     async fn count_tool(&self, caller: &Caller, entry: &ToolEntry) -> Result<(), CallError> {
@@ -112,6 +158,15 @@ impl Gateway {
     }
 }
 
+/// The tool called `name`, which is not in the caller's view because of `why`, if somebody takes such calls.
+fn unlisted(caller: &Caller, name: &str, why: CallError) -> Result<ToolEntry, CallError> {
+    if why.kind != Kind::Unknown {
+        return Err(why);
+    }
+    let profile = caller.profile.as_deref();
+    caller.snapshot.catalog.unlisted(&caller.admitted, profile, name).unwrap_or(Err(why))
+}
+
 fn arguments(params: &Params) -> Result<Raw, CallError> {
     match params.arguments() {
         None => Ok(Raw::empty_object()),
@@ -124,36 +179,53 @@ fn required<'a>(value: Option<&'a str>, name: &str) -> Result<&'a str, CallError
     value.ok_or_else(|| CallError::invalid_params(format_args!("{name} is required")))
 }
 
-/// The backend that completes what `params` refer to.
-pub(crate) fn completion_owner<'a>(view: &'a View, params: &Raw) -> Result<&'a Member, CallError> {
-    #[derive(Deserialize)]
-    struct Completion {
-        r#ref: Reference,
-    }
-    #[derive(Deserialize)]
-    #[serde(tag = "type")]
-    enum Reference {
-        #[serde(rename = "ref/prompt")]
-        Prompt { name: String },
-        #[serde(rename = "ref/resource")]
-        Resource { uri: String },
-    }
-    match params.parse::<Completion>().map_err(CallError::invalid_params)?.r#ref {
-        Reference::Prompt { name } => view.prompt(&name).map(|(member, _)| member),
-        Reference::Resource { uri } => view.template(&uri).map_or_else(|| view.resource(&uri), Ok),
+impl Gateway {
+    /// The backend that completes what `params` refer to, and the parameters as that backend knows them: with its own name
+    /// for the prompt, and without context fields among the arguments they carry along.
+    pub(crate) fn completion(
+        &self,
+        caller: &Caller,
+        view: &View,
+        params: &Raw,
+    ) -> Result<(Arc<Member>, Raw), CallError> {
+        #[derive(Deserialize)]
+        struct Completion {
+            r#ref: Reference,
+        }
+        #[derive(Deserialize)]
+        #[serde(tag = "type")]
+        enum Reference {
+            #[serde(rename = "ref/prompt")]
+            Prompt { name: String },
+            #[serde(rename = "ref/resource")]
+            Resource { uri: String },
+        }
+        let clean = clean_completion(params);
+        match params.parse::<Completion>().map_err(CallError::invalid_params)?.r#ref {
+            Reference::Prompt { name } => {
+                let entry = view.prompt(&name)?;
+                let own = &entry.prompt.name;
+                let named = |reference: &Raw| within(reference, "name", &|_| Raw::of(&**own));
+                let params = if **own == *name { clean } else { within(&clean, "ref", &named) };
+                Ok((Arc::clone(&entry.member), params))
+            }
+            Reference::Resource { uri } => {
+                let owner =
+                    view.template(&uri).map_or_else(|| self.resource_owner(caller, view, &uri), Ok)?;
+                Ok((Arc::clone(owner), clean))
+            }
+        }
     }
 }
 
-/// The parameters of `completion/complete` without context fields among the arguments they carry along.
-pub(crate) fn clean_completion(params: &Raw) -> Raw {
-    let within = |value: &Raw, name: &str, change: &dyn Fn(&Raw) -> Raw| {
-        edit::members(
-            value,
-            |key, member| if key == name { Edit::Replace(change(member)) } else { Edit::Keep },
-        )
-    };
+fn clean_completion(params: &Raw) -> Raw {
     let strip = |arguments: &Raw| context::strip(arguments.clone(), true, &|_| false).0;
     within(params, "context", &|context| within(context, "arguments", &strip))
+}
+
+/// `object` with the member `name`, if it is there, as `change` makes it.
+fn within(object: &Raw, name: &str, change: &dyn Fn(&Raw) -> Raw) -> Raw {
+    edit::members(object, |key, member| if key == name { Edit::Replace(change(member)) } else { Edit::Keep })
 }
 
 /// A client's `_meta` on its way to a backend: what it says to the gateway about context stays here.

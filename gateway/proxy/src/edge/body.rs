@@ -1,6 +1,7 @@
 //! What an HTTP answer carries: bytes, a legacy stream, or a modern call that is still running.
 
 use std::{
+    array,
     convert::Infallible,
     pin::Pin,
     task::{Context, Poll},
@@ -20,6 +21,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub enum Body {
     /// Known bytes, perhaps none.
     Full(Option<Bytes>),
+    /// Known bytes in pieces.
+    Pieces(Box<array::IntoIter<Bytes, 3>>),
     /// Events of a legacy session's stream.
     Legacy(Box<Events<Reader>>),
     /// Events of something that ends when the client leaves.
@@ -75,6 +78,11 @@ impl Body {
     /// No bytes.
     pub fn empty() -> Self {
         Self::Full(None)
+    }
+
+    /// Known bytes in pieces, which are sent one after the other.
+    pub fn pieces(pieces: [Bytes; 3]) -> Self {
+        Self::Pieces(Box::new(pieces.into_iter()))
     }
 
     /// A legacy session's stream.
@@ -159,6 +167,7 @@ impl http_body::Body for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let bytes = match self.get_mut() {
             Self::Full(bytes) => Poll::Ready(bytes.take()),
+            Self::Pieces(pieces) => Poll::Ready(pieces.next()),
             Self::Legacy(events) => events.poll_bytes(poller),
             Self::Live(events) => events.poll_bytes(poller),
         };
@@ -168,6 +177,7 @@ impl http_body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Full(bytes) => bytes.is_none(),
+            Self::Pieces(pieces) => pieces.as_slice().is_empty(),
             Self::Legacy(events) => events.ended,
             Self::Live(events) => events.ended,
         }
@@ -176,6 +186,9 @@ impl http_body::Body for Body {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Self::Pieces(pieces) => {
+                SizeHint::with_exact(pieces.as_slice().iter().map(|piece| piece.len() as u64).sum())
+            }
             Self::Legacy(_) | Self::Live(_) => SizeHint::default(),
         }
     }
@@ -196,6 +209,18 @@ mod tests {
 
     async fn next(body: &mut Body) -> Option<Bytes> {
         body.frame().await.map(|frame| frame.unwrap().into_data().unwrap())
+    }
+
+    #[tokio::test]
+    async fn pieces_come_one_after_the_other_and_their_length_is_known() {
+        let mut body = Body::pieces(["ab", "c", "d"].map(|text| Bytes::from_static(text.as_bytes())));
+        assert_eq!(http_body::Body::size_hint(&body).exact(), Some(4));
+        assert_eq!(next(&mut body).await.as_deref(), Some(&b"ab"[..]));
+        assert!(!http_body::Body::is_end_stream(&body));
+        assert_eq!(next(&mut body).await.as_deref(), Some(&b"c"[..]));
+        assert_eq!(next(&mut body).await.as_deref(), Some(&b"d"[..]));
+        assert!(http_body::Body::is_end_stream(&body));
+        assert_eq!(next(&mut body).await, None);
     }
 
     #[tokio::test(start_paused = true)]

@@ -20,12 +20,12 @@ use futures_core::future::BoxFuture;
 use http::{HeaderMap, Method as Verb, Response, header, request};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
-use moongate_security::{Admitted, Denied, Knock, Reason, origin};
+use moongate_security::{Admitted, Denied, Knock, Reason, Said, origin};
 use moongate_storage::{Entry, Rate};
 use moongate_wire::{
-    Era, Frame, Id, Message, Mistyped, Refusal, Request, RpcError, Version, code,
+    Era, Frame, Id, Message, Mistyped, Raw, Refusal, Request, RpcError, Version, code,
     era::{self, Facts, Verdict},
-    write::NoId,
+    write::{self, NoId},
 };
 use tokio::time;
 
@@ -40,6 +40,7 @@ use crate::{
         serve::{App, Conn},
     },
     gateway::{Gateway, Snapshot},
+    trace::Trace,
 };
 
 mod accept;
@@ -176,7 +177,9 @@ impl Gateway {
                 return (origin::Cors::Absent, Err(preflight(&cors, &head.headers)));
             }
             Place::Mcp(profile) => profile,
-            Place::Health | Place::Ready | Place::Nowhere => return (cors, Err(aside(&place, head, conn))),
+            Place::Health | Place::Ready | Place::Nowhere => {
+                return (cors, Err(aside(&place, head, conn, &snapshot)));
+            }
         };
         let admitted = match snapshot.gate.admit(&knock).await {
             Ok(admitted) => Arc::new(admitted),
@@ -205,18 +208,34 @@ impl Gateway {
 }
 
 /// What is answered beside the endpoint itself.
-fn aside(place: &Place<'_>, head: &request::Parts, conn: &Conn) -> Response<Body> {
+fn aside(place: &Place<'_>, head: &request::Parts, conn: &Conn, snapshot: &Snapshot) -> Response<Body> {
     match place {
         Place::Health | Place::Ready if !matches!(head.method, Verb::GET | Verb::HEAD) => {
             not_allowed("GET, HEAD")
         }
         Place::Health => json_status(200, r#"{"status":"ok"}"#),
         Place::Ready if conn.drain.is_draining() => json_status(503, r#"{"status":"draining"}"#),
-        Place::Ready => json_status(200, r#"{"status":"ready"}"#),
+        // A server that is down costs its own tools only: the gateway takes work all the same.
+        Place::Ready => match conditions(snapshot) {
+            Some(upstreams) => {
+                let text = format!(r#"{{"status":"ready","upstreams":{}}}"#, upstreams.as_str());
+                json_status(200, text)
+            }
+            None => json_status(200, r#"{"status":"ready"}"#),
+        },
         Place::Nowhere | Place::Mcp(_) => {
             refused(None, &Refusal::new(404, code::INVALID_REQUEST, "not found"))
         }
     }
+}
+
+/// How the servers behind the gateway are: a word for each, because anybody may ask.
+fn conditions(snapshot: &Snapshot) -> Option<Raw> {
+    let members = snapshot.catalog.members().iter();
+    let told = members.filter_map(|member| Some((&*member.name, Raw::of((member.condition.as_ref()?)()))));
+    let told: Vec<(&str, Raw)> = told.collect();
+    let object = || write::object(told.iter().map(|(name, word)| (*name, word)));
+    (!told.is_empty()).then(object)
 }
 
 /// The era of a request whose body was not read: the header must do.
@@ -377,6 +396,11 @@ impl Visit<'_> {
             None => self.session.map(|_| Version::V2025_03_26),
         };
         if version.is_some_and(|version| version < Version::V2025_11_25) { NoId::Null } else { NoId::Omit }
+    }
+
+    /// The trace that the request's headers name, if they do.
+    fn trace(&self) -> Option<Arc<Trace>> {
+        Trace::of(self.named.trace.map(Said::text))
     }
 
     fn header_ids(&self) -> [Option<Arc<str>>; 3] {

@@ -142,6 +142,7 @@ pub async fn serve(
     calls.background.settle(LAST_ANSWERS).await;
     pipe.live.end();
     calls.running.shut_down(LAST_ANSWERS).await;
+    pipe.gateway.release(&pipe.live).await;
     pipe.gateway.session_ended(&SessionKey { principal, session: id }).await;
     // The last sender goes with the pipe; the writer then finishes what waits.
     drop(pipe);
@@ -285,6 +286,7 @@ impl Pipe {
             client,
             transport: Transport::Pipe,
             header_ids: [None, None, None],
+            trace: None,
             transport_session: Some(Arc::clone(&self.live.id)),
             log_level,
         }

@@ -24,9 +24,12 @@ const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 const NO_BUFFER: HeaderValue = HeaderValue::from_static("no");
 
+/// A result of so many bytes is sent from where it is: lists are long, and kept.
+const LARGE: usize = 32 * 1024;
+
 /// Known JSON with a status.
-pub(super) fn json_status(status: u16, text: &'static str) -> Response<Body> {
-    with_status(status, Bytes::from_static(text.as_bytes()), JSON)
+pub(super) fn json_status(status: u16, text: impl Into<Bytes>) -> Response<Body> {
+    with_status(status, text.into(), JSON)
 }
 
 /// 202: taken, nothing to say.
@@ -91,6 +94,11 @@ pub(super) fn outcome(
     accept: Accept,
 ) -> Response<Body> {
     match outcome {
+        Ok(reply) if accept.json && reply.result.len() >= LARGE => {
+            let mut response = Response::new(Body::pieces(shape::pieces(id, method, &reply, version)));
+            response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+            response
+        }
         Ok(reply) => message(200, shape::message(id, method, &reply, version), accept),
         Err(failed) => failure(id, method, &failed, version, accept),
     }

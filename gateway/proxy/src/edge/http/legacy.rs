@@ -120,6 +120,7 @@ impl Visit<'_> {
             client,
             transport: Transport::Tcp,
             header_ids: self.header_ids(),
+            trace: self.trace(),
             transport_session: Some(session),
             log_level: record.and_then(|record| record.log_level),
         }

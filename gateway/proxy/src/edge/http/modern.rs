@@ -75,6 +75,7 @@ impl Visit<'_> {
             client: Arc::new(client),
             transport: Transport::Tcp,
             header_ids: self.header_ids(),
+            trace: self.trace(),
             transport_session: None,
             log_level,
         })

@@ -22,6 +22,8 @@ pub(super) struct Named<'a> {
     pub(super) session: Said<'a>,
     /// `X-Session-Id`, `X-Assistant-Id`, `X-Thread-Id`
     pub(super) context: [Said<'a>; 3],
+    /// `traceparent`, `tracestate`, `baggage`
+    pub(super) trace: [Said<'a>; 3],
     /// `Content-Type`
     pub(super) content_type: Said<'a>,
     /// `Accept`
@@ -34,6 +36,7 @@ impl<'a> Named<'a> {
     pub(super) fn read(headers: &'a HeaderMap) -> Self {
         let mut named = Self::default();
         let [session, assistant, thread] = &mut named.context;
+        let [parent, state, baggage] = &mut named.trace;
         for (name, value) in headers {
             // Every header, whoever else reads it: what the gate is not shown it takes for absent.
             named.shown.note(name, value);
@@ -45,6 +48,9 @@ impl<'a> Named<'a> {
                 "x-session-id" => &mut *session,
                 "x-assistant-id" => &mut *assistant,
                 "x-thread-id" => &mut *thread,
+                "traceparent" => &mut *parent,
+                "tracestate" => &mut *state,
+                "baggage" => &mut *baggage,
                 "content-type" => &mut named.content_type,
                 "accept" => &mut named.accept,
                 _ => continue,
@@ -83,6 +89,8 @@ mod tests {
             ("x-assistant-id", "xa"),
             ("x-thread-id", "xt"),
             ("x-thread-id", "other"),
+            ("traceparent", "p"),
+            ("baggage", "b"),
             ("accept", "a"),
             ("origin", "o"),
         ] {
@@ -96,6 +104,7 @@ mod tests {
         assert_eq!(named.name.text(), Some("n"));
         assert_eq!(named.session.text(), Some("s"));
         assert_eq!(named.context.map(Said::text), [Some("xs"), Some("xa"), Some("xt")]);
+        assert_eq!(named.trace.map(Said::text), [Some("p"), None, Some("b")]);
         assert_eq!(named.accept.text(), Some("a"));
         assert_eq!(named.content_type, Said::Absent);
         assert!(named.shown.has_origin());
