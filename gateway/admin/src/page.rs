@@ -5,7 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
-    header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, X_CONTENT_TYPE_OPTIONS},
+    header::{
+        ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN, WWW_AUTHENTICATE,
+        X_CONTENT_TYPE_OPTIONS,
+    },
 };
 use http_body_util::Full;
 use serde_json::json;
@@ -18,7 +21,12 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// The version is that of the text format; scrapers choose their parser by it.
 const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
-const INDEX: &str = "Moongate admin: /metrics (Prometheus), /healthz (alive), /readyz (takes work)\n";
+/// Behind it everything wants the token of an administrator.
+const API: &str = "/api/v1/";
+const UPSTREAMS: &str = "/api/v1/upstreams";
+
+const INDEX: &str = "Moongate admin: /metrics (Prometheus), /healthz (alive), /readyz (takes work), \
+                     /api/v1/upstreams (with an administrator's token)\n";
 
 /// Which Host headers are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +47,12 @@ pub(crate) async fn answer<B>(
         return refusal(StatusCode::FORBIDDEN, "the Host header does not name this machine");
     }
     let path = request.uri().path();
-    if !matches!(path, "/" | "/metrics" | "/healthz" | "/readyz") {
+    if path.starts_with(API)
+        && let Err(refusal) = admit(request, view.as_ref()).await
+    {
+        return *refusal;
+    }
+    if !matches!(path, "/" | "/metrics" | "/healthz" | "/readyz" | UPSTREAMS) {
         return refusal(StatusCode::NOT_FOUND, "there is no such page");
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -51,8 +64,34 @@ pub(crate) async fn answer<B>(
         "/metrics" => metrics(Arc::clone(view)).await,
         "/healthz" => page(StatusCode::OK, JSON, json!({"status": "ok"}).to_string()),
         "/readyz" => readiness(view.as_ref()),
+        UPSTREAMS => page(StatusCode::OK, JSON, view.upstreams().to_string()),
         _ => page(StatusCode::OK, TEXT, INDEX),
     }
+}
+
+/// Lets in who shows the token of an administrator. A web page is never let in: none of ours asks from elsewhere.
+async fn admit<B>(request: &Request<B>, view: &dyn View) -> Result<(), Box<Response<Full<Bytes>>>> {
+    if request.headers().contains_key(ORIGIN) {
+        return Err(Box::new(refusal(StatusCode::FORBIDDEN, "web pages are not answered here")));
+    }
+    let mut shown = request.headers().get_all(AUTHORIZATION).iter();
+    let token = match (shown.next(), shown.next()) {
+        (Some(value), None) => value.to_str().ok().and_then(bearer),
+        _ => None,
+    };
+    match token {
+        Some(token) if view.admits(token).await => Ok(()),
+        _ => {
+            let mut response = refusal(StatusCode::UNAUTHORIZED, "an administrator's token is needed");
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            Err(Box::new(response))
+        }
+    }
+}
+
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim()).filter(|token| !token.is_empty())
 }
 
 async fn metrics(view: Arc<dyn View>) -> Response<Full<Bytes>> {
@@ -103,6 +142,7 @@ fn is_port(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use http_body_util::BodyExt;
+    use moongate_core::BoxFuture;
 
     use super::*;
     use crate::Readiness;
@@ -118,6 +158,14 @@ mod tests {
 
         fn readiness(&self) -> Readiness {
             Readiness { ready: self.ready, details: json!({"reload": "refused: line 3"}) }
+        }
+
+        fn admits<'a>(&'a self, token: &'a str) -> BoxFuture<'a, bool> {
+            Box::pin(async move { token == "right" })
+        }
+
+        fn upstreams(&self) -> serde_json::Value {
+            json!([{"name": "github", "state": "up"}])
         }
     }
 
@@ -166,6 +214,35 @@ mod tests {
         let (response, body) = get("/").await;
         assert_eq!(response.status(), 200);
         assert!(["/metrics", "/healthz", "/readyz"].iter().all(|path| body.contains(path)));
+    }
+
+    #[tokio::test]
+    async fn upstreams_are_for_administrators() {
+        for (headers, status) in [
+            (&[("authorization", "Bearer right")][..], 200),
+            (&[("authorization", "bearer  right")], 200),
+            (&[], 401),
+            (&[("authorization", "Bearer wrong")], 401),
+            (&[("authorization", "Bearer ")], 401),
+            (&[("authorization", "Basic right")], 401),
+            (&[("authorization", "Bearer right"), ("authorization", "Bearer right")], 401),
+            (&[("authorization", "Bearer right"), ("origin", "http://localhost")], 403),
+        ] {
+            let view: Arc<dyn View> = Arc::new(Process { ready: true });
+            for (path, found) in [(UPSTREAMS, true), ("/api/v1/other", false)] {
+                let mut request = Request::builder().uri(path).header(HOST, "localhost");
+                for (name, value) in headers {
+                    request = request.header(*name, *value);
+                }
+                let response = answer(&request.body(()).unwrap(), Hosts::Local, &view).await;
+                let expected = if status == 200 && !found { 404 } else { status };
+                assert_eq!(response.status(), expected, "{path} {headers:?}");
+                assert_eq!(response.headers().contains_key(WWW_AUTHENTICATE), status == 401);
+                let body = response.into_body().collect().await.unwrap().to_bytes();
+                let told = body == br#"[{"name":"github","state":"up"}]"#[..];
+                assert_eq!(told, expected == 200, "{path} {headers:?}");
+            }
+        }
     }
 
     #[tokio::test]

@@ -104,7 +104,7 @@ mod tests {
         mpsc::{Receiver, channel},
     };
 
-    use moongate_core::task::Group;
+    use moongate_core::{BoxFuture, task::Group};
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
         sync::oneshot,
@@ -129,6 +129,14 @@ mod tests {
 
         fn readiness(&self) -> Readiness {
             Readiness { ready: true, details: serde_json::Value::Null }
+        }
+
+        fn admits<'a>(&'a self, _token: &'a str) -> BoxFuture<'a, bool> {
+            Box::pin(async { false })
+        }
+
+        fn upstreams(&self) -> serde_json::Value {
+            serde_json::Value::Null
         }
     }
 

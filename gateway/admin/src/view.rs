@@ -1,5 +1,6 @@
 //! What the admin pages show, as the running process sees it.
 
+use moongate_core::BoxFuture;
 use serde::Serialize;
 
 /// The running process, seen from outside.
@@ -9,6 +10,12 @@ pub trait View: Send + Sync + 'static {
 
     /// Whether new work may be sent here. Must not block.
     fn readiness(&self) -> Readiness;
+
+    /// Whether the holder of `token` may see what only administrators may.
+    fn admits<'a>(&'a self, token: &'a str) -> BoxFuture<'a, bool>;
+
+    /// How each server behind the gateway is, with its errors and the end of its standard error. Must not block.
+    fn upstreams(&self) -> serde_json::Value;
 }
 
 /// Whether the process takes work, and why not.

@@ -15,6 +15,8 @@ Examples:
   moongate --config team.yaml     the same, configured
   moongate stdio                  speak MCP on a pipe, for an IDE that starts its servers
   moongate check team.yaml        all problems of a configuration, with line and column
+  moongate tools call create_goal --args '{\"goal\": \"Learn Rust\"}'
+  moongate doctor                 why is it not working?
   moongate token issue --subject ci --scopes read --ttl 30d
 
 Files:
@@ -45,6 +47,20 @@ const ISSUE_EXAMPLES: &str = "\
 Examples:
   moongate token issue --subject ci --scopes read --ttl 30d
   moongate token issue --subject alice --scopes read,write --ttl 8h --json";
+
+const TOOLS_EXAMPLES: &str = "\
+Examples:
+  moongate tools list
+  moongate tools show create_goal
+  moongate tools call create_goal --args '{\"goal\": \"Learn Rust\"}'
+  moongate tools call create_goal --args @goal.json --json
+  echo '{\"goal\": \"Learn Rust\"}' | moongate tools call create_goal --args -";
+
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  moongate doctor
+  moongate doctor --json
+  moongate doctor --tool github__create_issue";
 
 /// One MCP endpoint for every IDE and agent.
 #[derive(Debug, Parser)]
@@ -87,6 +103,21 @@ pub(crate) enum Command {
     Check(Check),
     /// Show, replace, issue and revoke tokens
     Token(Token),
+    /// List, describe and call the tools of the gateway
+    ///
+    /// Asks the running gateway of this user; without one, a gateway is put together for as long as the command takes.
+    /// With --config, only a gateway that runs with that very file is asked. The caller is the holder of the local
+    /// token, or whoever MOONGATE_TOKEN names.
+    #[command(after_long_help = TOOLS_EXAMPLES)]
+    Tools(Tools),
+    /// Say why something does not work
+    ///
+    /// Looks at the configuration, the running gateway, its token, key and database, and at each server behind it:
+    /// whether it answers, in which era and version, what it offers and what is left out, and the end of what it
+    /// printed. Without a running gateway every server is started once. Exits with 1 if something is wrong; each
+    /// problem comes with a line that says what to do.
+    #[command(after_long_help = DOCTOR_EXAMPLES)]
+    Doctor(Doctor),
     /// Print the JSON Schema of the configuration file
     Schema,
     /// Print a completion script for a shell
@@ -196,6 +227,63 @@ pub(crate) enum TokenAction {
         /// The token's id
         id: String,
     },
+}
+
+/// What to do with tools.
+#[derive(Debug, Args)]
+pub(crate) struct Tools {
+    /// The configuration file [default: that of the running gateway, or the one `serve` would use]
+    #[arg(long, short, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Only what this profile offers
+    #[arg(long, global = true, value_name = "NAME")]
+    pub profile: Option<String>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Which of them.
+    #[command(subcommand)]
+    pub action: ToolsAction,
+}
+
+/// What can be done with tools.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ToolsAction {
+    /// List the tools you may call
+    List,
+    /// Print a tool's definition, with its schemas
+    Show {
+        /// The tool's name
+        name: String,
+    },
+    /// Call a tool and print what it answers
+    ///
+    /// Progress goes to standard error as it comes. A tool that asks something is answered on the terminal, if there is
+    /// one: Ctrl-D declines, Ctrl-C cancels. Exits with 1 if the tool fails.
+    Call {
+        /// The tool's name
+        name: String,
+        /// Its arguments: a JSON object, @ and the name of a file with one, or - to read one from standard input
+        #[arg(long, value_name = "JSON", default_value = "{}", hide_default_value = true)]
+        args: String,
+    },
+}
+
+/// What to look into.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// The configuration file [default: that of the running gateway, or the one `serve` would use]
+    #[arg(long, short, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Say why this tool is missing, too
+    #[arg(long, value_name = "NAME")]
+    pub tool: Option<String>,
+    /// The profile under which it is missing
+    #[arg(long, value_name = "NAME", requires = "tool")]
+    pub profile: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Where clients connect.

@@ -30,7 +30,12 @@ use moongate_upstream::{BuiltinBackend, ToolErrors};
 use tokio::time;
 use tracing::{debug, warn};
 
-use crate::{Extra, flood::Flood, guard};
+use crate::{
+    Extra,
+    flood::Flood,
+    guard,
+    upstreams::{Plan, Upstreams},
+};
 
 /// How often rows that have expired are removed.
 const PURGE_EVERY: Duration = Duration::from_hours(1);
@@ -54,6 +59,7 @@ struct Lasting {
     /// Opened anew when the configuration names another file.
     token: Mutex<Arc<TokenFile>>,
     extra: Vec<Member>,
+    upstreams: Upstreams,
 }
 
 impl Assembly {
@@ -75,11 +81,17 @@ impl Assembly {
         let announced = Announced::new();
         // Extra backends are listed first: their names win.
         let extra = extra(&announced.sender()).into_iter().map(Extra::into_member).collect();
-        let parts = Lasting { metrics, clock: clock.clone(), state, stores, issued, token, extra };
+        // Servers elsewhere, which are started by this very program so that none outlives it.
+        let launcher = std::env::current_exe().context("cannot tell which program this is")?;
+        let upstreams =
+            Upstreams::new(stores.own(), announced.sender(), clock.clone(), Arc::clone(&metrics), launcher);
+        let parts = Lasting { metrics, clock: clock.clone(), state, stores, issued, token, extra, upstreams };
         // Last but one, because it needs all of them: what a reload replaces as a whole.
         let flood = Flood::default();
         flood.set(config.security.limits.flood);
-        let snapshot = parts.snapshot(config)?;
+        let plan = parts.upstreams.plan(&config);
+        let snapshot = parts.snapshot_with(config, parts.current_token(), &plan)?;
+        parts.upstreams.adopt(plan);
         let gateway = Gateway::new(Parts {
             snapshot,
             state: StateHandle(Arc::clone(&parts.state) as Arc<dyn State>),
@@ -97,20 +109,29 @@ impl Assembly {
         let limit = config.security.limits.flood;
         let memory = memory_options(&config);
         let token = self.parts.token_for(&config)?;
-        let snapshot = self.parts.snapshot_with(config, Arc::clone(&token))?;
+        let plan = self.parts.upstreams.plan(&config);
+        let snapshot = self.parts.snapshot_with(config, Arc::clone(&token), &plan)?;
         // Nothing below can fail.
         *self.parts.token.lock().unwrap_or_else(PoisonError::into_inner) = token;
         self.parts.state.set_options(memory);
         if limit != old.security.limits.flood {
             self.flood.set(limit);
         }
+        plan.reconfigure();
         self.gateway.reload(snapshot);
+        // After the calls that enter from now on know the new ones.
+        self.parts.upstreams.adopt(plan);
         Ok(())
     }
 
     /// Where the gateway counts.
     pub(crate) fn metrics(&self) -> &Arc<Metrics> {
         &self.parts.metrics
+    }
+
+    /// The servers behind the gateway.
+    pub(crate) fn upstreams(&self) -> &Upstreams {
+        &self.parts.upstreams
     }
 
     /// Removes expired rows now and then, for as long as it is polled.
@@ -133,11 +154,7 @@ impl fmt::Debug for Assembly {
 }
 
 impl Lasting {
-    fn snapshot(&self, config: Config) -> anyhow::Result<Snapshot> {
-        self.snapshot_with(config, self.current_token())
-    }
-
-    fn snapshot_with(&self, config: Config, token: Arc<TokenFile>) -> anyhow::Result<Snapshot> {
+    fn snapshot_with(&self, config: Config, token: Arc<TokenFile>, plan: &Plan) -> anyhow::Result<Snapshot> {
         // The local token first: it is the cheapest to tell.
         let authenticators: Vec<Arc<dyn Authenticator>> =
             vec![Arc::new(LocalToken::new(token)), Arc::clone(&self.issued) as Arc<dyn Authenticator>];
@@ -145,13 +162,14 @@ impl Lasting {
         let rules = guard::rules(&config);
         let config = Arc::new(config);
         let catalog =
-            Catalog::new(self.members(&config), Arc::clone(&config), rules, Arc::clone(&self.metrics));
+            Catalog::new(self.members(&config, plan), Arc::clone(&config), rules, Arc::clone(&self.metrics));
         Ok(Snapshot { config, gate, catalog })
     }
 
     /// The backends in the order their tools are listed.
-    fn members(&self, config: &Config) -> Vec<Member> {
-        self.extra.iter().cloned().chain(self.builtins(config).into_iter().flatten()).collect()
+    fn members(&self, config: &Config, plan: &Plan) -> Vec<Member> {
+        let builtins = self.builtins(config).into_iter().flatten();
+        self.extra.iter().cloned().chain(builtins).chain(plan.members()).collect()
     }
 
     /// The backends of this build, but for those that are switched off. They keep nothing themselves, so new ones for a new
@@ -187,7 +205,7 @@ fn member(config: &Config, builtin: impl Builtin + 'static) -> Option<Member> {
         moongate_config::ToolErrors::Result => ToolErrors::Result,
         moongate_config::ToolErrors::Jsonrpc => ToolErrors::JsonRpc,
     };
-    Some(Member { name: name.into(), backend: Arc::new(BuiltinBackend::new(builtin, tool_errors)) })
+    Some(Member::builtin(name, Arc::new(BuiltinBackend::new(builtin, tool_errors))))
 }
 
 fn memory_options(config: &Config) -> MemoryOptions {

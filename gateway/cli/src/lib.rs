@@ -7,6 +7,7 @@ use std::{fmt, io::Write as _, process::ExitCode, sync::Arc};
 use clap::Parser as _;
 use moongate_core::{Backend, Changes};
 use moongate_proxy::Member;
+use moongate_upstream::process;
 
 use self::{
     args::{Cli, Command, Serve},
@@ -18,6 +19,10 @@ use self::{
 mod args;
 mod assemble;
 mod check;
+mod client;
+mod doctor;
+mod fetch;
+mod find;
 mod flood;
 mod guard;
 mod handover;
@@ -31,8 +36,11 @@ mod reload;
 mod runfile;
 mod serve;
 mod settings;
+mod shown;
 mod signal;
 mod token;
+mod tools;
+mod upstreams;
 
 /// A backend beside the built-in ones, listed before them.
 #[derive(Clone)]
@@ -45,7 +53,7 @@ pub struct Extra {
 
 impl Extra {
     fn into_member(self) -> Member {
-        Member { name: self.name.into(), backend: self.backend }
+        Member::builtin(self.name, self.backend)
     }
 }
 
@@ -62,6 +70,10 @@ pub fn run() -> ExitCode {
 
 /// The same with the backends that `extra` makes; they announce changes through what it is given.
 pub fn run_with(extra: impl FnOnce(&Changes) -> Vec<Extra> + Send + 'static) -> ExitCode {
+    // Before anything else: the supervisor of a child process is this program too.
+    if let Some(code) = process::launched() {
+        return code;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -90,6 +102,8 @@ fn dispatch(
         Some(Command::Stdio(arguments)) => launch(arguments.into(), extra)?,
         Some(Command::Check(arguments)) => return check::check(arguments),
         Some(Command::Token(arguments)) => token::run(arguments)?,
+        Some(Command::Tools(arguments)) => return tools::run(&arguments, extra),
+        Some(Command::Doctor(arguments)) => return doctor::run(&arguments, extra),
         Some(Command::Schema) => check::schema()?,
         Some(Command::Completions { shell }) => check::completions(shell)?,
     }

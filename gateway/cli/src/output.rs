@@ -1,4 +1,4 @@
-//! What commands print on standard output: data, whole, or an error.
+//! What commands print: data on standard output, whole or an error; what else there is to say on standard error.
 
 use std::io::{self, Write as _};
 
@@ -12,6 +12,11 @@ pub(crate) fn line(text: &str) -> anyhow::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result.context("cannot write to standard output"),
     }
+}
+
+/// Says on standard error what is not as it should be, under our name.
+pub(crate) fn complain(text: &str) {
+    let _written = writeln!(anstream::stderr(), "moongate: {text}").is_ok();
 }
 
 /// Prints `value` as JSON for programs and people.

@@ -9,7 +9,7 @@ use moongate_security::Secret;
 use tracing::info;
 
 /// The environment variable that says who is calling on a pipe.
-const TOKEN: &str = "MOONGATE_TOKEN";
+pub(crate) const TOKEN: &str = "MOONGATE_TOKEN";
 
 /// Who is at the other end of the pipe.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ impl Caller {
         if let Some(name) = profile {
             ensure!(config.profiles.contains_key(name), "there is no profile called {name}");
         }
-        Ok(Self { token: token(env::var_os(TOKEN))?, profile: profile.map(Into::into) })
+        Ok(Self { token: token_of_caller()?, profile: profile.map(Into::into) })
     }
 
     /// Serves standard input and output until the input ends or `stop` resolves.
@@ -45,6 +45,11 @@ impl Caller {
         stdio::serve(gateway, peer, tokio::io::stdin(), tokio::io::stdout(), stop).await;
         Ok(())
     }
+}
+
+/// The token of whoever the environment names; none for the user itself.
+pub(crate) fn token_of_caller() -> anyhow::Result<Option<Secret>> {
+    token(env::var_os(TOKEN))
 }
 
 /// A variable that is set was meant to name somebody: whatever is wrong with it, the caller is not taken for the user.

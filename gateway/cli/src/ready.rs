@@ -25,15 +25,20 @@ pub(crate) struct Ready<'a> {
 
 /// The MCP endpoint of a gateway that listens on `address`, as a client should write it.
 pub(crate) fn endpoint(config: &Config, address: SocketAddr, profile: Option<&str>) -> String {
-    let base = match (&config.server.public_url, &config.server.tls) {
-        (Some(url), _) => url.base.clone(),
-        (None, Some(_)) => format!("https://{}", authority(&config.security.hosts, address)),
-        (None, None) => format!("http://{}", authority(&config.security.hosts, address)),
+    let base = match &config.server.public_url {
+        Some(url) => url.base.clone(),
+        None => own_url(config, address),
     };
     match profile {
         Some(profile) => format!("{base}/mcp/{profile}"),
         None => format!("{base}/mcp"),
     }
+}
+
+/// The URL of a gateway that listens on `address`, without a path and past any balancer.
+pub(crate) fn own_url(config: &Config, address: SocketAddr) -> String {
+    let scheme = if config.server.tls.is_some() { "https" } else { "http" };
+    format!("{scheme}://{}", authority(&config.security.hosts, address))
 }
 
 /// Where to connect to reach a listener on `address`: one for all addresses is reached by that of this machine too.

@@ -19,6 +19,7 @@ use std::{
 
 use moongate_admin::{Readiness, View};
 use moongate_config::{Config, Loaded, diff};
+use moongate_core::BoxFuture;
 use moongate_proxy::edge::{
     serve::Drain,
     tls::{Certificate, Files, Tls},
@@ -86,6 +87,11 @@ impl Reloader {
             asked: Arc::default(),
             seen: AtomicU64::new(0),
         }
+    }
+
+    /// The configuration file, if there is one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.settings.file()
     }
 
     /// Reloads soon, whether or not a file has changed.
@@ -259,8 +265,28 @@ impl View for Process {
             Some(Ok(())) => serde_json::json!({ "outcome": "applied" }),
             Some(Err(reason)) => serde_json::json!({ "outcome": "refused", "reason": reason }),
         };
-        // A refused reload is told, but the gateway still takes work, as configured before.
-        Readiness { ready: !draining, details: serde_json::json!({ "draining": draining, "reload": reload }) }
+        let mut details = serde_json::Map::from_iter([
+            ("draining".to_owned(), draining.into()),
+            ("reload".to_owned(), reload),
+        ]);
+        let states = self.assembly.upstreams().states();
+        if !states.is_empty() {
+            details.insert("upstreams".to_owned(), states.into());
+        }
+        // A refused reload is told, but the gateway still takes work, as configured before; so it does without a server.
+        Readiness { ready: !draining, details: details.into() }
+    }
+
+    fn admits<'a>(&'a self, token: &'a str) -> BoxFuture<'a, bool> {
+        Box::pin(async move {
+            let snapshot = self.assembly.gateway.snapshot();
+            let admitted = snapshot.gate.admit_local(Some(token)).await;
+            admitted.is_ok_and(|admitted| admitted.scopes().allow_named("admin"))
+        })
+    }
+
+    fn upstreams(&self) -> serde_json::Value {
+        serde_json::json!(self.assembly.upstreams().status())
     }
 }
 

@@ -28,6 +28,20 @@ pub(crate) struct Record {
     pub admin: Option<SocketAddr>,
     /// Whether its gateway listener speaks TLS.
     pub tls: bool,
+    /// What other commands of its user need beside that; nothing in a record of an older gateway.
+    #[serde(default)]
+    pub own: Own,
+}
+
+/// How a user's own commands use the gateway.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Own {
+    /// The URL of its listener without any path, past whatever balancer the endpoint names.
+    pub url: Option<String>,
+    /// The file with its local token.
+    pub token_file: Option<PathBuf>,
+    /// Its configuration file, if it has one.
+    pub config_file: Option<PathBuf>,
 }
 
 /// Where a user's running gateway is recorded.
@@ -137,7 +151,8 @@ mod tests {
 
     fn record(pid: u32) -> Record {
         let address = SocketAddr::from(([127, 0, 0, 1], 3847));
-        Record { pid, endpoint: format!("http://{address}/mcp"), address, admin: None, tls: false }
+        let endpoint = format!("http://{address}/mcp");
+        Record { pid, endpoint, address, admin: None, tls: false, own: Own::default() }
     }
 
     #[test]

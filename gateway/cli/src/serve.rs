@@ -1,6 +1,6 @@
 //! Runs the gateway: assembles it, opens its ways in, and ends it as signals ask.
 
-use std::{io, num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{io, num::NonZeroUsize, path::Path, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use moongate_config::{Config, LogFormat};
@@ -28,7 +28,7 @@ use crate::{
     pipe::Caller,
     ready::{self, Ready},
     reload::{Reloader, Status, tls_files},
-    runfile::{Record, Recorded, RunDirectory},
+    runfile::{Own, Record, Recorded, RunDirectory},
     settings::{self, Settings},
     signal::{Order, Signals},
 };
@@ -243,8 +243,13 @@ impl Running {
             self.start_pipe(caller);
         }
         let endpoint = ready::endpoint(config, address, self.arguments.profile.as_deref());
-        let record =
-            Record { pid: std::process::id(), endpoint, address, admin, tls: config.server.tls.is_some() };
+        let own = Own {
+            url: Some(ready::own_url(config, address)),
+            token_file: Some(config.security.token_file.clone()),
+            config_file: self.reloader.file().map(Path::to_owned),
+        };
+        let tls = config.server.tls.is_some();
+        let record = Record { pid: std::process::id(), endpoint, address, admin, tls, own };
         let recorded = record_unless_another_runs(run, &record, self.arguments.upgrade);
         let ended = match &recorded {
             Ok(recorded) => {
@@ -368,6 +373,7 @@ impl Running {
 
     async fn end(&self) {
         self.assembly.gateway.shut_down(LAST_CALLS).await;
+        self.assembly.upstreams().stop(LAST_CALLS).await;
         self.tasks.shut_down(LAST_CALLS).await;
         info!(event = "stop", "ended");
     }

@@ -209,6 +209,7 @@ fn variable(name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runfile::Own;
 
     fn serve(arguments: &[&str]) -> args::Serve {
         let all = std::iter::once("moongate").chain(arguments.iter().copied());
@@ -253,7 +254,8 @@ mod tests {
 
     fn running_at(address: &str, admin: Option<&str>, tls: bool) -> Record {
         let parse = |text: &str| text.parse().unwrap();
-        Record { pid: 1, endpoint: String::new(), address: parse(address), admin: admin.map(parse), tls }
+        let (address, admin) = (parse(address), admin.map(parse));
+        Record { pid: 1, endpoint: String::new(), address, admin, tls, own: Own::default() }
     }
 
     #[test]
