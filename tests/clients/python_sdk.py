@@ -2,6 +2,8 @@
 
     python python_sdk.py legacy|modern http URL TOKEN
     python python_sdk.py legacy|modern stdio COMMAND ARGUMENT...
+
+With MOONGATE_CALLS, an array of {name, arguments}, it makes those calls instead and prints what each returned.
 """
 
 import asyncio
@@ -46,10 +48,15 @@ async def main():
     era, kind, *target = sys.argv[1:]
     async with connected(era, kind, target) as client:
         tools = (await client.list_tools()).tools
-        created = await client.call_tool("create_goal", {"goal": "Plant a tree"})
-        goals = await client.call_tool("list_goals", {})
+        if calls := os.environ.get("MOONGATE_CALLS"):
+            results = [await client.call_tool(call["name"], call["arguments"]) for call in json.loads(calls)]
+            report = {"results": [result(reply) for reply in results]}
+        else:
+            created = await client.call_tool("create_goal", {"goal": "Plant a tree"})
+            goals = await client.call_tool("list_goals", {})
+            report = {"created": result(created), "goals": result(goals)}
     tools = [shown(tool, "name", "description", "inputSchema") for tool in tools]
-    print(json.dumps({"tools": tools, "created": result(created), "goals": result(goals)}))
+    print(json.dumps({"tools": tools, **report}))
 
 
 asyncio.run(main())

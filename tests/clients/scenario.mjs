@@ -2,6 +2,8 @@
 //
 //   node typescript-N.mjs legacy|modern http URL TOKEN
 //   node typescript-N.mjs legacy|modern stdio COMMAND ARGUMENT…
+//
+// With MOONGATE_CALLS, an array of {name, arguments}, it makes those calls instead and prints what each returned.
 
 export const clientInfo = { name: 'moongate-test', version: '1.0.0' };
 
@@ -11,6 +13,13 @@ export async function run(sdk) {
   const client = sdk.client(era);
   await client.connect(transport(sdk, kind, target));
   const { tools } = await client.listTools();
+  if (process.env.MOONGATE_CALLS) {
+    const results = [];
+    for (const call of JSON.parse(process.env.MOONGATE_CALLS)) results.push(result(await client.callTool(call)));
+    await client.close();
+    process.stdout.write(`${JSON.stringify({ tools: tools.map(shown), results })}\n`);
+    return;
+  }
   const created = await client.callTool({ name: 'create_goal', arguments: { goal: 'Plant a tree' } });
   const goals = await client.callTool({ name: 'list_goals', arguments: {} });
   await client.close();

@@ -39,6 +39,11 @@ impl Cores {
         sched_setaffinity(None, &self.all).context("cannot use all cores again")
     }
 
+    /// The core of the load, for a server that is to share it.
+    pub fn load(&self) -> Option<usize> {
+        self.pair.map(|(_, load)| load)
+    }
+
     /// How many there are.
     pub fn count(&self) -> u32 {
         self.all.count()
@@ -53,7 +58,8 @@ impl Cores {
     }
 }
 
-fn pin(core: usize) -> Result<()> {
+/// Moves this thread, and what it starts from now on, to a core.
+pub fn pin(core: usize) -> Result<()> {
     let mut one = CpuSet::new();
     one.set(core);
     sched_setaffinity(None, &one).with_context(|| format!("cannot move to core {core}"))

@@ -12,7 +12,7 @@ use moongate_test_bench::{
     parts::{Part, Settings},
     record,
     report::Section,
-    results,
+    results, upstream,
 };
 
 /// Measures what ./dist builds and writes tests/bench/RESULTS.md; exit status 1 when a budget is missed.
@@ -36,6 +36,8 @@ struct Arguments {
     results: PathBuf,
     #[arg(long = "as", hide = true)]
     role: Option<Role>,
+    #[command(flatten)]
+    upstream: upstream::Options,
     #[arg(long, hide = true)]
     as_driver: Option<Step>,
     #[arg(long, hide = true, default_value_t = 0)]
@@ -47,21 +49,31 @@ struct Arguments {
 enum Role {
     /// The server that the gateway is compared with
     BareServer,
+    /// The server behind the gateway, over HTTP
+    UpstreamHttp,
+    /// The server behind the gateway, as a child process
+    UpstreamPipe,
     /// Whoever makes the gateway work while `./dist` counts
     Recorder,
 }
 
 fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
-    if arguments.role == Some(Role::BareServer) {
-        return bare::main().map(|()| ExitCode::SUCCESS);
+    let served = match arguments.role {
+        Some(Role::BareServer) => Some(bare::main()),
+        Some(Role::UpstreamHttp) => Some(upstream::serve_http(arguments.upstream)),
+        Some(Role::UpstreamPipe) => Some(upstream::serve_pipe(arguments.upstream)),
+        Some(Role::Recorder) | None => None,
+    };
+    if let Some(served) = served {
+        return served.map(|()| ExitCode::SUCCESS);
     }
     if let Some(step) = arguments.as_driver {
         return driver::main(step, arguments.count).map(|()| ExitCode::SUCCESS);
     }
     if arguments.list {
         for part in Part::value_variants() {
-            say(&format!("{:<8} {}", part.name(), part.about()))?;
+            say(&format!("{:<9} {}", part.name(), part.about()))?;
         }
         return Ok(ExitCode::SUCCESS);
     }

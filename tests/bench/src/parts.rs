@@ -5,20 +5,26 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::ValueEnum;
 
-use crate::{cores::Cores, report::Section};
+use crate::{cores::Cores, report::Section, rounds::Plan};
 
 mod calls;
 mod context;
 mod fuzz;
+mod lists;
 mod memory;
 mod million;
 mod start;
+mod upstreams;
 
 /// One question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Part {
     /// Calls per second at 1, 64 and 256 connections next to a bare hyper server
     Calls,
+    /// Calls through to a remote server and to a child process, next to that server itself and to nginx
+    Upstreams,
+    /// A list of 1,000 tools of 20 child processes, next to a bare hyper server
+    Lists,
     /// Resident memory: idle, per session, per open stream
     Memory,
     /// Time from exec to the first answer, and the size of the binary
@@ -47,16 +53,27 @@ impl Settings {
     fn choose<T>(&self, full: T, quick: T) -> T {
         if self.quick { quick } else { full }
     }
+
+    /// Rounds of servers next to each other.
+    fn plan(&self) -> Plan {
+        self.choose(
+            Plan { rounds: 9, time: Duration::from_secs(2) },
+            Plan { rounds: 3, time: Duration::from_millis(300) },
+        )
+    }
 }
 
 impl Part {
     /// What runs when nothing is named.
-    pub const USUAL: [Self; 5] = [Self::Calls, Self::Memory, Self::Start, Self::Million, Self::Context];
+    pub const USUAL: [Self; 7] =
+        [Self::Calls, Self::Upstreams, Self::Lists, Self::Memory, Self::Start, Self::Million, Self::Context];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Calls => "calls",
+            Self::Upstreams => "upstreams",
+            Self::Lists => "lists",
             Self::Memory => "memory",
             Self::Start => "start",
             Self::Million => "million",
@@ -75,6 +92,8 @@ impl Part {
     pub async fn run(self, settings: &Settings) -> Result<Section> {
         let found = match self {
             Self::Calls => calls::run(settings).await,
+            Self::Upstreams => upstreams::run(settings).await,
+            Self::Lists => lists::run(settings).await,
             Self::Memory => memory::run(settings).await,
             Self::Start => start::run(settings).await,
             Self::Million => million::run(settings).await,

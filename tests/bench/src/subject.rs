@@ -36,7 +36,17 @@ pub struct Subject {
 impl Subject {
     /// Starts the gateway of this build.
     pub async fn start() -> Result<Self> {
-        let gateway = Gateway::start(CONFIG).await?;
+        Self::start_before(&[]).await
+    }
+
+    /// Starts it in front of upstreams: their names, and what the configuration says of each.
+    pub async fn start_before(upstreams: &[(String, String)]) -> Result<Self> {
+        let mut config = CONFIG.to_owned();
+        for (number, (name, upstream)) in upstreams.iter().enumerate() {
+            config.push_str(if number == 0 { "upstreams:\n" } else { "" });
+            config.extend(["  ", name, ": ", upstream, "\n"]);
+        }
+        let gateway = Gateway::start(&config).await?;
         let caller = Caller { address: gateway.address()?, token: gateway.token()? };
         Ok(Self { gateway, caller })
     }
@@ -92,10 +102,43 @@ pub async fn calls(caller: &Caller, era: Era, extra: Extra) -> Result<Load> {
         Era::Modern => (0..SESSIONS).map(|number| format!("bench-{number:03}")).collect(),
     };
     let sessions: Vec<_> = names.iter().map(|name| both(caller, era, name, extra)).collect();
-    let load = Load { address: caller.address, sessions: sessions.into(), connections: 1, ids: Ids::Echoed };
+    let load = Load {
+        address: caller.address,
+        sessions: sessions.into(),
+        connections: 1,
+        ids: Ids::Echoed,
+        shares_core: false,
+    };
     for _ in 0..=MEMOS {
         load.check().await?;
     }
+    Ok(load)
+}
+
+/// Calls of `tool` for [`SESSIONS`] sessions, by a load that shares its core with whoever has the tool.
+pub async fn upstream_calls(caller: &Caller, era: Era, tool: &str) -> Result<Load> {
+    let call = ToolCall { name: tool, arguments: json!({"text": MEMO}), headers: &[] };
+    let sessions: Vec<_> = match era {
+        Era::Legacy => {
+            let ids = open_sessions(caller, SESSIONS).await?;
+            ids.iter().map(|id| vec![caller.legacy_call(id, &call)]).collect()
+        }
+        Era::Modern => {
+            let names = (0..SESSIONS).map(|number| format!("bench-{number:03}"));
+            let one = |name: String| {
+                caller.modern_call(&ToolCall { headers: &[("x-session-id", &*name)], ..call.clone() })
+            };
+            names.map(|name| vec![one(name)]).collect()
+        }
+    };
+    let load = Load {
+        address: caller.address,
+        sessions: sessions.into(),
+        connections: 1,
+        ids: Ids::Echoed,
+        shares_core: true,
+    };
+    load.check().await?;
     Ok(load)
 }
 

@@ -17,7 +17,7 @@ pub const LEGACY: &str = "2025-11-25";
 pub const MODERN: &str = "2026-07-28";
 
 /// Which protocol a request speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Era {
     /// With a handshake and sessions.
     Legacy,
@@ -28,6 +28,14 @@ pub enum Era {
 impl Era {
     /// Both, the older first.
     pub const ALL: [Self; 2] = [Self::Legacy, Self::Modern];
+
+    /// The name on a command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Legacy => "legacy",
+            Self::Modern => "modern",
+        }
+    }
 
     /// The name in the results.
     pub fn name(self) -> &'static str {
@@ -149,6 +157,22 @@ impl Caller {
         headers.extend_from_slice(call.headers);
         let params = json!({"name": call.name, "arguments": call.arguments, "_meta": envelope()});
         self.post(&headers, &request("tools/call", &params))
+    }
+
+    /// `tools/list` in a legacy session; `cursor` is where it goes on.
+    pub fn legacy_list(&self, session: &str, cursor: Option<&str>) -> Template {
+        let headers = [("mcp-session-id", session), ("mcp-protocol-version", LEGACY)];
+        let params = cursor.map_or_else(|| json!({}), |cursor| json!({"cursor": cursor}));
+        self.post(&headers, &request("tools/list", &params))
+    }
+
+    /// `tools/list` of the modern version.
+    pub fn modern_list(&self, cursor: Option<&str>) -> Template {
+        let params = match cursor {
+            Some(cursor) => json!({"cursor": cursor, "_meta": envelope()}),
+            None => json!({"_meta": envelope()}),
+        };
+        self.post(&modern("tools/list"), &request("tools/list", &params))
     }
 
     /// `subscriptions/listen` for every list.

@@ -28,7 +28,7 @@ impl Fixture {
             resources: resources::all(),
             templates: resources::templates(),
             instructions: Some("Fixtures of the MCP conformance suite.".into()),
-            ttl: None,
+            ..Offer::default()
         };
         Self { changes: changes.clone(), offer: Mutex::new(Arc::new(offer)), asked_twice: AtomicU64::new(0) }
     }

@@ -23,7 +23,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("moongate-storage", &["moongate-core", "moongate-wire"]),
     ("moongate-storage-sqlite", &["moongate-storage", "moongate-core"]),
     ("moongate-security", &["moongate-storage", "moongate-core", "moongate-wire"]),
-    ("moongate-upstream", &["moongate-storage", "moongate-core", "moongate-wire"]),
+    ("moongate-upstream", &["moongate-storage", "moongate-core", "moongate-wire", "moongate-telemetry"]),
     ("moongate-backend-planning", &["moongate-storage", "moongate-core"]),
     ("moongate-backend-playbook", &["moongate-storage", "moongate-core"]),
     ("moongate-backend-ui", &["moongate-storage", "moongate-core"]),

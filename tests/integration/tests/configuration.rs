@@ -169,7 +169,6 @@ async fn keys_of_later_versions_are_refused() -> Result<()> {
     let file = home.path().join("later.yaml");
     let name = file.to_str().context("a path")?;
     for (yaml, path) in [
-        ("upstreams: {github: {command: npx}}", "upstreams"),
         ("audit: {file: audit.jsonl}", "audit"),
         ("state: {url: \"redis://localhost\"}", "state"),
         ("security: {jwt: [{issuer: \"https://x\"}]}", "security.jwt"),

@@ -232,7 +232,7 @@ async fn wait_until_ready(process: &Process) -> Result<String> {
 }
 
 /// The socket address in a URL whose host is one.
-fn address_of(url: &str) -> Result<SocketAddr> {
+pub(crate) fn address_of(url: &str) -> Result<SocketAddr> {
     let rest = url.split_once("://").context("a URL has a scheme")?.1;
     let host = rest.split('/').next().unwrap_or_default();
     host.parse().with_context(|| format!("{url:?} does not name an address"))

@@ -29,6 +29,7 @@ mod legacy;
 mod message;
 mod modern;
 mod output;
+mod peer;
 mod process;
 mod sse;
 mod stdio;
@@ -44,6 +45,7 @@ pub use self::{
     message::Outcome,
     modern::{Modern, ModernClient, header_value},
     output::Output,
+    peer::Peer,
     process::Process,
     sse::{Event, EventStream, Parser},
     stdio::{Framing, Stdio},
@@ -53,11 +55,31 @@ pub use self::{
 use std::{future::Future, time::Duration};
 
 use anyhow::Context as _;
+use tokio::time::Instant;
 
 /// How long any single wait of a test may take before the test fails. Long, because the machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Between two looks: often enough for no test to be slow, seldom enough to leave the machine to the others.
+const BEAT: Duration = Duration::from_millis(20);
+
 /// Waits for `future`, and fails naming `what` when it takes longer than [`PATIENCE`].
 pub async fn patiently<T>(what: &str, future: impl Future<Output = T>) -> anyhow::Result<T> {
     tokio::time::timeout(PATIENCE, future).await.with_context(|| format!("waited {PATIENCE:?} for {what}"))
+}
+
+/// Looks again and again until `look` finds something, for what can only be looked at and not listened to; fails naming
+/// `what` when it takes longer than [`PATIENCE`].
+pub async fn eventually<T>(
+    what: &str,
+    mut look: impl AsyncFnMut() -> anyhow::Result<Option<T>>,
+) -> anyhow::Result<T> {
+    let (deadline, mut beat) = (Instant::now() + PATIENCE, tokio::time::interval(BEAT));
+    loop {
+        beat.tick().await;
+        if let Some(found) = look().await? {
+            return Ok(found);
+        }
+        anyhow::ensure!(Instant::now() < deadline, "waited {PATIENCE:?} for {what}");
+    }
 }

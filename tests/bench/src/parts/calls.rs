@@ -1,16 +1,12 @@
 //! How many built-in tool calls per second, next to a server that does nothing.
 
-use std::time::Duration;
-
 use anyhow::Result;
 
 use super::Settings;
 use crate::{
     bare::Bare,
-    cpu,
-    load::{Limit, Load, Round},
     report::{Section, Table},
-    statistics::{Spread, percentile},
+    rounds::{Measured, Side, compare, interleave, latencies, middle},
     subject::{self, Extra, Subject},
     template::Era,
 };
@@ -45,12 +41,11 @@ pub(super) async fn run(settings: &Settings) -> Result<Section> {
         let bare = cores.start(Bare::start(&constant)).await?;
         for connections in CONNECTIONS {
             let load = load.with_connections(connections);
-            let pair = Pair {
-                gateway: Side { load: load.clone(), pid },
-                bare: Side { load: load.to_bare(bare.address), pid: bare.pid()? },
-            };
-            let found = pair.measure(settings).await?;
-            found.report(era, connections, &mut section, &mut table);
+            let bare = Side { load: load.to_bare(bare.address), pid: bare.pid()? };
+            let gateway = Side { load, pid };
+            let found = interleave(&[&bare, &gateway], settings.plan()).await?;
+            let [bare, gateway] = found.as_slice() else { anyhow::bail!("two sides") };
+            Found { bare, gateway }.report(era, connections, &mut section, &mut table);
         }
     }
     section.table(table);
@@ -64,74 +59,16 @@ pub(super) async fn run(settings: &Settings) -> Result<Section> {
     Ok(section)
 }
 
-/// One server under load.
-struct Side {
-    load: Load,
-    pid: u32,
+struct Found<'a> {
+    bare: &'a [Measured],
+    gateway: &'a [Measured],
 }
 
-/// One round, and what it took.
-struct Measured {
-    round: Round,
-    /// Microseconds of the server for one call.
-    cost: f64,
-    /// Which part of its core the server used.
-    busy: f64,
-}
-
-impl Side {
-    async fn measure(&self, limit: Limit) -> Result<Measured> {
-        let before = cpu::time_of(self.pid)?;
-        let round = self.load.run(limit).await?;
-        let used = cpu::time_of(self.pid)?.saturating_sub(before).as_secs_f64();
-        let elapsed = round.elapsed.as_secs_f64();
-        Ok(Measured { cost: 1e6 * used / (round.rate() * elapsed), busy: used / elapsed, round })
-    }
-}
-
-struct Pair {
-    gateway: Side,
-    bare: Side,
-}
-
-impl Pair {
-    async fn measure(&self, settings: &Settings) -> Result<Found> {
-        let limit = Limit {
-            time: settings.choose(Duration::from_secs(2), Duration::from_millis(300)),
-            calls: u64::MAX,
-        };
-        let warm = Limit { time: limit.time / 4, ..limit };
-        self.bare.measure(warm).await?;
-        self.gateway.measure(warm).await?;
-        let mut found = Found::default();
-        for round in 0..settings.choose(9, 3) {
-            // Whoever comes first may find the machine in another mood, so they take turns.
-            let (bare, gateway) = if round % 2 == 0 {
-                let bare = self.bare.measure(limit).await?;
-                (bare, self.gateway.measure(limit).await?)
-            } else {
-                let gateway = self.gateway.measure(limit).await?;
-                (self.bare.measure(limit).await?, gateway)
-            };
-            found.bare.push(bare);
-            found.gateway.push(gateway);
-        }
-        Ok(found)
-    }
-}
-
-#[derive(Default)]
-struct Found {
-    bare: Vec<Measured>,
-    gateway: Vec<Measured>,
-}
-
-impl Found {
+impl Found<'_> {
     fn report(&self, era: Era, connections: usize, section: &mut Section, table: &mut Table) {
-        let pairs = || self.gateway.iter().zip(&self.bare);
-        let ratio = Spread::of(pairs().map(|(gateway, bare)| gateway.round.rate() / bare.round.rate()));
-        let cost_ratio = Spread::of(pairs().map(|(gateway, bare)| bare.cost / gateway.cost));
-        let busy = [&self.bare, &self.gateway].map(|side| middle(side, |measured| measured.busy));
+        let ratio = compare(self.gateway, self.bare, Measured::rate);
+        let cost_ratio = compare(self.bare, self.gateway, |measured| measured.cost);
+        let busy = [self.bare, self.gateway].map(|side| middle(side, |measured| measured.busy));
         let what = format!("{}, {connections} connections: ratio to bare hyper", era.name());
         if connections == JUDGED {
             section.at_least(what, ratio.median, ratio.to_string(), BUDGET, "");
@@ -145,27 +82,18 @@ impl Found {
         table.push([
             era.name().to_owned(),
             connections.to_string(),
-            format!("{:.0}", middle(&self.bare, |bare| bare.round.rate())),
-            format!("{:.0}", middle(&self.gateway, |gateway| gateway.round.rate())),
+            format!("{:.0}", middle(self.bare, Measured::rate)),
+            format!("{:.0}", middle(self.gateway, Measured::rate)),
             ratio.to_string(),
-            latencies(&self.bare),
-            latencies(&self.gateway),
+            latencies(self.bare),
+            latencies(self.gateway),
             format!(
                 "{:.1}, {:.1}",
-                middle(&self.bare, |bare| bare.cost),
-                middle(&self.gateway, |gateway| gateway.cost)
+                middle(self.bare, |bare| bare.cost),
+                middle(self.gateway, |gateway| gateway.cost)
             ),
             cost_ratio.to_string(),
             format!("{bare_busy:.0} %, {gateway_busy:.0} %{disturbed}"),
         ]);
     }
-}
-
-fn middle(side: &[Measured], value: impl Fn(&Measured) -> f64) -> f64 {
-    Spread::of(side.iter().map(value)).median
-}
-
-fn latencies(side: &[Measured]) -> String {
-    let at = |percent| middle(side, |measured| percentile(&measured.round.latencies, percent));
-    format!("{:.0} / {:.0}", at(50), at(99))
 }

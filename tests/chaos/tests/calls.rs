@@ -1,0 +1,120 @@
+//! Servers that go wrong in the middle of a call.
+
+use anyhow::Result;
+use moongate_test_chaos::{EVERYWHERE, PROCESSES, REMOTES, eventually, play};
+use serde_json::json;
+
+#[tokio::test]
+async fn a_process_that_dies_in_a_call_fails_that_call_and_is_started_again() -> Result<()> {
+    play(&PROCESSES, &[], "", async |scene| {
+        for told in scene.call_fails("crash", &json!({})).await? {
+            assert_eq!(told, "the process exited with status 1");
+        }
+        assert!(scene.requests("tools/call", "unavailable").await? >= 2.0);
+        assert!(scene.restarts().await? >= 1.0);
+        assert!(scene.up().await? < 1.0, "nobody needs it now");
+        scene.echoes().await?;
+        assert!((scene.up().await? - 1.0).abs() < f64::EPSILON);
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_remote_server_that_dies_in_a_call_is_named_then_and_afterwards() -> Result<()> {
+    play(&REMOTES, &[], "", async |scene| {
+        scene.call_fails("crash", &json!({})).await?;
+        assert!(scene.requests("tools/call", "unavailable").await? >= 1.0);
+        for told in scene.call_fails("echo", &json!({"text": "anybody?"})).await? {
+            assert!(told.starts_with("cannot connect to 127.0.0.1:"), "{told}");
+        }
+        assert!(scene.restarts().await? >= 1.0);
+        assert!(scene.up().await? < 1.0);
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_is_waited_for_as_long_as_configured() -> Result<()> {
+    play(&EVERYWHERE, &[], "timeout: 700ms", async |scene| {
+        for told in scene.call_fails("wait", &json!({})).await? {
+            assert_eq!(told, "the call took longer than 0.7 s and was cancelled");
+        }
+        assert!((scene.requests("tools/call", "timeout").await? - 2.0).abs() < f64::EPSILON);
+        // It was told, and goes on with what else there is.
+        eventually("both calls to be cancelled", async || {
+            let [first, _] = scene.call("cancelled", &json!({})).await?;
+            Ok((moongate_test_chaos::text_of(&first) == "2").then_some(()))
+        })
+        .await?;
+        scene.echoes().await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_second_answer_is_heard_by_nobody() -> Result<()> {
+    play(&EVERYWHERE, &["answer-twice"], "", async |scene| {
+        for _ in 0..3 {
+            scene.echoes().await?;
+        }
+        assert!((scene.requests("tools/call", "").await? - 6.0).abs() < f64::EPSILON);
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_answer_to_something_else_is_no_answer() -> Result<()> {
+    play(&PROCESSES, &["wrong-id"], "timeout: 700ms", async |scene| {
+        // On a pipe the right one may still come.
+        for told in scene.call_fails("echo", &json!({"text": "me?"})).await? {
+            assert_eq!(told, "the call took longer than 0.7 s and was cancelled");
+        }
+        assert!((scene.requests("tools/call", "timeout").await? - 2.0).abs() < f64::EPSILON);
+        Ok(())
+    })
+    .await?;
+    play(&REMOTES, &["wrong-id"], "", async |scene| {
+        for told in scene.call_fails("echo", &json!({"text": "me?"})).await? {
+            assert_eq!(told, "the server answered another request than was asked");
+        }
+        assert!((scene.requests("tools/call", "unavailable").await? - 2.0).abs() < f64::EPSILON);
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn garbage_before_an_answer_is_overlooked() -> Result<()> {
+    play(&EVERYWHERE, &["garbage"], "", async |scene| {
+        scene.echoes().await?;
+        assert!((scene.up().await? - 1.0).abs() < f64::EPSILON, "and the connection stays");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_message_without_measure_is_not_read_to_its_end() -> Result<()> {
+    play(&EVERYWHERE, &["long-line=104857600"], "", async |scene| {
+        for told in scene.call_fails("echo", &json!({"text": "briefly"})).await? {
+            assert!(told.contains("16 MiB") || told.contains("16777216"), "{told}");
+        }
+        assert!(scene.requests("tools/call", "unavailable").await? >= 2.0);
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_flood_of_notifications_drowns_nobody() -> Result<()> {
+    play(&EVERYWHERE, &["flood"], "timeout: 1s", async |scene| {
+        for told in scene.call_fails("wait", &json!({})).await? {
+            assert_eq!(told, "the call took longer than 1 s and was cancelled");
+        }
+        Ok(())
+    })
+    .await
+}
