@@ -15,6 +15,7 @@ mod envelope;
 mod handshake;
 mod hearing;
 mod refusal;
+mod relay;
 mod subscriptions;
 mod task;
 
@@ -24,7 +25,7 @@ pub use handshake::EraChoice;
 pub(crate) use handshake::{Verdict, Ways, connect, contradicts};
 pub(crate) use hearing::{Hearing, News, roots};
 pub(crate) use refusal::Failure;
-pub(crate) use task::only_runs_as_task;
+pub(crate) use task::{only_runs_as_task, with_extension};
 
 #[cfg(test)]
 #[expect(clippy::needless_pass_by_value, reason = "tests read better with values as they are written")]

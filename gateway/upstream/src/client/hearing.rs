@@ -38,6 +38,13 @@ pub(crate) enum News {
     Resources,
     /// A resource was updated.
     Updated(Arc<str>),
+    /// A task that is watched has got further.
+    Task {
+        /// Which.
+        id: Arc<str>,
+        /// How far it is, as `tasks/get` would say.
+        task: Raw,
+    },
     /// It asked a question where a question does not say whose call it belongs to.
     AskedUnbound,
 }

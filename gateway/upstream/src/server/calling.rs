@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use moongate_core::{Call, CallError, Context, Operation, Raw, Reply, SessionKey};
+use moongate_core::{Call, CallError, Context, Operation, Raw, Reply, SessionKey, TASKS, TaskAct};
 use moongate_wire::{Era, code, write};
 use serde_json::json;
 
@@ -96,6 +96,9 @@ impl Inner {
         call: &Call,
         cx: &Context,
     ) -> Result<Reply, Failure> {
+        // A modern server hears with each request what its client can do; one that all share hears of nothing.
+        let told = connection.version().era() == Era::Modern && self.settings().share != Share::Gateway;
+        let capabilities = told.then(|| self.abilities(cx).capabilities());
         let mut ask = match &call.operation {
             Operation::CallTool { name, arguments } => {
                 let kept = slot.listed(&self.abilities(cx)).kept();
@@ -130,13 +133,20 @@ impl Inner {
                 connection.unsubscribe(uri).await?;
                 return Ok(Raw::empty_object().into());
             }
+            Operation::Task { id, act } => {
+                let capabilities = client::with_extension(capabilities.as_ref());
+                return connection.act_on_task(id, act, capabilities, call.meta.as_ref()).await;
+            }
         };
         ask.meta = call.meta.as_ref();
         ask.progress = call.meta.as_ref().is_some_and(wants_progress);
         ask.log_level = cx.log_level;
-        // A modern server hears with each request what its client can do; one that all share hears of nothing.
-        let told = connection.version().era() == Era::Modern && self.settings().share != Share::Gateway;
-        ask.capabilities = told.then(|| self.abilities(cx).capabilities());
+        ask.relays_tasks = told
+            && ask.method == "tools/call"
+            && cx.client.has_extension(TASKS)
+            && connection.greeting().offers_tasks();
+        ask.capabilities =
+            if ask.relays_tasks { Some(client::with_extension(capabilities.as_ref())) } else { capabilities };
         connection.call(&self.name, ask, cx).await
     }
 }
@@ -155,6 +165,11 @@ fn method(operation: &Operation) -> &'static str {
         Operation::Complete { .. } => "completion/complete",
         Operation::Subscribe { .. } => "resources/subscribe",
         Operation::Unsubscribe { .. } => "resources/unsubscribe",
+        Operation::Task { act: TaskAct::Get, .. } => "tasks/get",
+        Operation::Task { act: TaskAct::Update { .. }, .. } => "tasks/update",
+        Operation::Task { act: TaskAct::Cancel, .. } => "tasks/cancel",
+        // As the server is asked: a part of what is listened for.
+        Operation::Task { act: TaskAct::Watch | TaskAct::Unwatch, .. } => "subscriptions/listen",
     }
 }
 
@@ -167,8 +182,9 @@ fn named(name: &Arc<str>, arguments: &Raw) -> Raw {
 /// Whether an operation changes nothing, so that it may be asked twice.
 fn reads(operation: &Operation) -> bool {
     match operation {
-        Operation::CallTool { .. } => false,
-        Operation::GetPrompt { .. }
+        Operation::CallTool { .. } | Operation::Task { act: TaskAct::Update { .. }, .. } => false,
+        Operation::Task { .. }
+        | Operation::GetPrompt { .. }
         | Operation::ReadResource { .. }
         | Operation::Complete { .. }
         | Operation::Subscribe { .. }

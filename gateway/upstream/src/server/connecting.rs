@@ -63,7 +63,8 @@ impl Inner {
         let (connection, verdict) =
             connected.inspect_err(|fault| tracing::warn!(upstream = name, %fault, "cannot be reached"))?;
         tracing::info!(upstream = name, version = %connection.version(), "connected");
-        self.learn(&verdict, |known| known.verdict = verdict.clone()).await;
+        let tasks = connection.greeting().offers_tasks();
+        self.learn(&verdict, |known| (known.verdict, known.tasks) = (verdict.clone(), tasks)).await;
         self.share_if_modern(&slot, &verdict);
         if let Err(fault) = self.watch_again(&slot, &connection).await {
             connection.close(GRACE).await;

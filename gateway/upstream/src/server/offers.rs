@@ -55,6 +55,10 @@ impl Inner {
                 self.readings.updated(&uri);
                 self.changes.send(Change::Updated { uri });
             }
+            News::Task { id, task } => {
+                let backend = Arc::clone(&self.name);
+                self.changes.send(Change::Task { backend, id, task: task.as_str().into() });
+            }
             News::AskedUnbound => {
                 let this = Arc::clone(self);
                 self.tasks.spawn(async move {

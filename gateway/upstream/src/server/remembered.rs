@@ -45,6 +45,9 @@ pub(crate) struct Known {
     /// It has asked a question on a pipe.
     #[serde(default)]
     pub(crate) asks: bool,
+    /// It makes tasks for clients that know them.
+    #[serde(default)]
+    pub(crate) tasks: bool,
 }
 
 impl Remembered {
@@ -169,7 +172,8 @@ impl Inner {
         let learnt = {
             let mut known = lock(known);
             let old = known.clone();
-            let mut new = old.clone().unwrap_or(Known { verdict: verdict.clone(), at: now, asks: false });
+            let unknown = || Known { verdict: verdict.clone(), at: now, asks: false, tasks: false };
+            let mut new = old.clone().unwrap_or_else(unknown);
             change(&mut new);
             let age = now.saturating_sub(new.at);
             if old.as_ref() == Some(&new) && u128::from(age) < VERDICT_LIFE.as_millis() {
