@@ -15,6 +15,7 @@ struct Talk {
 impl Talk {
     fn with(version: Version, transport: Transport, chaos: &[&str]) -> Self {
         let setup = Setup {
+            tasks: false,
             version,
             transport,
             chaos: Chaos(chaos.iter().map(|one| one.parse().unwrap()).collect()),
