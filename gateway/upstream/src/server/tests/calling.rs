@@ -241,10 +241,8 @@ async fn a_tool_whose_headers_have_changed_is_listed_again() {
 fn tasking(makes: bool) -> Arc<Fake> {
     modern_but(Way::Http, move |got| {
         let extensions = if makes { json!({TASKS: {}}) } else { json!({}) };
-        match got.method {
-            "server/discover" => Some(discovered(json!({"tools": {}, "extensions": extensions}))),
-            _ => None,
-        }
+        let greeting = || discovered(json!({"tools": {}, "extensions": extensions}));
+        (got.method == "server/discover").then(greeting)
     })
 }
 
