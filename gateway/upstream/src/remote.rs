@@ -8,6 +8,7 @@ mod connect;
 mod exchange;
 mod link;
 mod old;
+mod pool;
 mod refusal;
 mod roots;
 mod session;

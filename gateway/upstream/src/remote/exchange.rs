@@ -10,11 +10,11 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use http::{HeaderName, HeaderValue, StatusCode};
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
 use moongate_wire::{Era, Id, Malformed, Message, Response, Version, header as names, write};
 
 use super::{
     link::Kind,
+    pool::Body,
     refusal,
     session::{CLOSED, Session, messages},
     sse::{self, Parser},
@@ -58,7 +58,7 @@ enum Stage {
 
 /// A stream of events that leads to the answer.
 struct Following {
-    body: Incoming,
+    body: Body,
     parser: Parser,
     status: u16,
     /// How often it was resumed since something new came, and the last id then.

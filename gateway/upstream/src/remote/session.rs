@@ -9,14 +9,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request};
-use http_body_util::Full;
+use http::{HeaderMap, HeaderValue};
 use moongate_core::task::Signal;
 use moongate_wire::{Era, Message, Raw, Version, write};
 use serde_json::json;
 
 use super::{
     link::{LAST_EVENT_ID, Link, SESSION_ID},
+    pool::Outbound,
     refusal,
 };
 use crate::transport::{Fault, Inbound};
@@ -67,9 +67,9 @@ impl Session {
     }
 
     /// A message to post. True when it is sent in a session.
-    pub(super) fn post(&self, version: Option<Version>, message: Raw) -> (Request<Full<Bytes>>, bool) {
+    pub(super) fn post(&self, version: Option<Version>, message: Raw) -> (Outbound, bool) {
         *self.spoken.lock().unwrap_or_else(PoisonError::into_inner) = version;
-        let mut request = self.link.post(self.link.url.clone(), version, message.into_bytes());
+        let mut request = self.link.post(version, message.into_bytes());
         let in_session = self.enter(&mut request, version);
         (request, in_session)
     }
@@ -79,7 +79,7 @@ impl Session {
         &self,
         version: Option<Version>,
         last_id: Option<HeaderValue>,
-    ) -> (Request<Full<Bytes>>, bool) {
+    ) -> (Outbound, bool) {
         let mut request = self.link.get(version);
         // The rest of the answer to `initialize` is asked for in the session that its head has begun.
         let in_session = self.enter(&mut request, version.or(Some(Version::LATEST_LEGACY)));
@@ -90,7 +90,7 @@ impl Session {
     }
 
     /// Puts the session's id on a request. The modern era has none, and `initialize` begins one.
-    fn enter(&self, request: &mut Request<Full<Bytes>>, version: Option<Version>) -> bool {
+    fn enter(&self, request: &mut Outbound, version: Option<Version>) -> bool {
         let legacy = version.is_some_and(|version| version.era() == Era::Legacy);
         let id = if legacy { self.id() } else { None };
         let in_session = id.is_some();
