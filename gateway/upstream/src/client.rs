@@ -14,6 +14,7 @@ mod declared;
 mod envelope;
 mod handshake;
 mod hearing;
+mod mailbox;
 mod refusal;
 mod subscriptions;
 mod task;

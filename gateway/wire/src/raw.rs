@@ -118,6 +118,11 @@ impl Raw {
         walk::members(&self.0).map(|member| (member.name().into_owned(), member.raw(&self.0))).collect()
     }
 
+    /// The decoded names of the object's members in order. None when this is not an object.
+    pub fn names(&self) -> impl Iterator<Item = Cow<'_, str>> {
+        walk::members(&self.0).map(|member| member.name())
+    }
+
     /// The value of one member of this object.
     pub fn member(&self, wanted: &str) -> Option<Raw> {
         let found = walk::members(&self.0).find(|member| member.name() == wanted)?;

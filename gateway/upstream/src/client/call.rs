@@ -75,7 +75,7 @@ impl Connection {
         cx: &Context,
     ) -> Result<Reply, Failure> {
         let id = self.mint();
-        let mut attention = self.hearing.attend(id, cx);
+        let attention = self.hearing.attend(id, cx);
         let mut exchange = self.exchange(id, ask, &ask.params);
         let mut desk = Desk::new(self, cx);
         let answer = loop {
@@ -83,13 +83,13 @@ impl Connection {
             tokio::select! {
                 // What was said before the end is heard before the end.
                 biased;
-                Some(message) = attention.messages.recv() => desk.take(upstream, message, false),
+                message = attention.messages.next() => desk.take(upstream, message, false),
                 event = exchange.next() => match event {
                     Some(Event::Message(message)) => desk.take(upstream, message, true),
                     Some(Event::HungUp) => cx.peer.hang_up(),
                     Some(Event::Answer(answer)) => {
                         // They may have come together, while nobody looked.
-                        while let Ok(message) = attention.messages.try_recv() {
+                        while let Some(message) = attention.messages.take() {
                             desk.take(upstream, message, false);
                         }
                         break answer;
@@ -166,12 +166,12 @@ impl Connection {
     ) -> Result<Raw, Failure> {
         let id = self.mint();
         // Also here: on a pipe, logs come without a word about whose they are.
-        let mut attention = self.hearing.attend(id, cx);
+        let attention = self.hearing.attend(id, cx);
         let mut exchange = self.exchange(id, ask, params);
         loop {
             let message = tokio::select! {
                 biased;
-                Some(message) = attention.messages.recv() => message,
+                message = attention.messages.next() => message,
                 event = exchange.next() => match event {
                     Some(Event::Message(message)) => message,
                     Some(Event::HungUp) => continue,
