@@ -6,6 +6,7 @@
 
 mod connect;
 mod exchange;
+mod http1;
 mod link;
 mod old;
 mod pool;

@@ -184,7 +184,8 @@ pub(crate) fn plain(result: &Raw) -> Raw {
 /// `result` without its server's name in `_meta`, which the client hears from us.
 fn without_server_info(result: &Raw) -> Raw {
     edit::members(result, |name, value| {
-        let rest = if name == "_meta" { edit::remove(value, |key, _| key == SERVER_INFO) } else { value.clone() };
+        let rest =
+            if name == "_meta" { edit::remove(value, |key, _| key == SERVER_INFO) } else { value.clone() };
         match rest {
             rest if rest == *value => edit::Edit::Keep,
             rest if is_empty(&rest) => edit::Edit::Drop,

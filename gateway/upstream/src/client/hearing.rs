@@ -249,8 +249,7 @@ impl Hearing {
         let calls = self.lock();
         let call = calls.running.iter().find(|call| call.id == id);
         // A call that does not keep up loses progress, as any client does.
-        let _heard =
-            call.is_some_and(|call| call.messages.put(Message::Notification(notification)).is_ok());
+        let _heard = call.is_some_and(|call| call.messages.put(Message::Notification(notification)).is_ok());
     }
 
     /// A log line goes to the call that is most likely its cause, unless that might be somebody else's.

@@ -115,7 +115,10 @@ mod tests {
         let slit = mailbox.slit();
         slit.put(message(1)).unwrap();
         slit.put(message(2)).unwrap();
-        assert_eq!((mailbox.next().await, mailbox.take(), mailbox.take()), (message(1), Some(message(2)), None));
+        assert_eq!(
+            (mailbox.next().await, mailbox.take(), mailbox.take()),
+            (message(1), Some(message(2)), None)
+        );
         let mut next = pin!(mailbox.next());
         assert!(next.as_mut().now_or_never().is_none());
         let (heard, ()) = tokio::join!(next, async {

@@ -13,11 +13,14 @@ use std::{
 };
 
 use http::{HeaderValue, Uri, uri::Scheme};
-use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
-use tokio::{net::TcpStream, sync::OnceCell, time::Instant};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    sync::OnceCell,
+    time::Instant,
+};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::roots;
@@ -42,8 +45,8 @@ pub(super) struct Failure(pub(super) String);
 
 /// A connection.
 pub(super) enum Stream {
-    Plain(TokioIo<TcpStream>),
-    Tls(Box<TokioIo<TlsStream<TcpStream>>>),
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Connector {
@@ -60,12 +63,12 @@ impl Connector {
             let tls = if is_tls(uri) { Some(self.tls().await?) } else { None };
             let stream =
                 self.reach(uri).await.map_err(|error| format!("cannot connect to {place}: {error}"))?;
-            let Some(tls) = tls else { return Ok(Stream::Plain(TokioIo::new(stream))) };
+            let Some(tls) = tls else { return Ok(Stream::Plain(stream)) };
             let name = ServerName::try_from(host(uri).to_owned())
                 .map_err(|_| format!("{place} cannot be verified: the host is not a name"))?;
             let stream = TlsConnector::from(tls).connect(name, stream).await;
             let stream = stream.map_err(|error| format!("cannot speak TLS with {place}: {error}"))?;
-            Ok(Stream::Tls(Box::new(TokioIo::new(stream))))
+            Ok(Stream::Tls(Box::new(stream)))
         };
         let late = |_| Err(format!("cannot connect to {place}: no answer within {:?}", self.timeout));
         tokio::time::timeout(self.timeout, work).await.unwrap_or_else(late).map_err(Failure)
@@ -147,17 +150,17 @@ impl Stream {
     /// Whether the server chose HTTP/2.
     pub(super) fn speaks_http2(&self) -> bool {
         match self {
-            Self::Tls(stream) => stream.inner().get_ref().1.alpn_protocol() == Some(b"h2"),
+            Self::Tls(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
             Self::Plain(_) => false,
         }
     }
 }
 
-impl Read for Stream {
+impl AsyncRead for Stream {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
+        buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
@@ -166,7 +169,7 @@ impl Read for Stream {
     }
 }
 
-impl Write for Stream {
+impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),

@@ -114,7 +114,7 @@ impl Course {
         let message = write::request(&Id::from(*id), method, params);
         let (mut request, in_session) = self.session.post(*version, message);
         if version.is_some_and(|version| version.era() == Era::Modern) {
-            self.repeat(request.headers_mut());
+            self.repeat(&mut request.headers);
         }
         let (id, link) = (*id, &self.session.link);
         let (parts, body) = link.ask(request).await?.into_parts();
@@ -142,12 +142,12 @@ impl Course {
     }
 
     /// What the modern era repeats of a message.
-    fn repeat(&self, headers: &mut http::HeaderMap) {
-        headers.insert(METHOD, HeaderValue::from_static(self.request.method));
+    fn repeat(&self, headers: &mut Vec<(HeaderName, HeaderValue)>) {
+        headers.push((METHOD, HeaderValue::from_static(self.request.method)));
         let mut insert = |name, text: &str| {
             // What was encoded is visible ASCII.
             if let Ok(value) = HeaderValue::from_str(&names::encode(text)) {
-                headers.insert(name, value);
+                headers.push((name, value));
             }
         };
         if let Some(name) = &self.request.name {

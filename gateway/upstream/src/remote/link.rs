@@ -7,9 +7,9 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt as _;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, header};
 use http_body::Body as _;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::BodyExt as _;
 use moongate_core::task::Group;
 use moongate_wire::{Version, header as names};
 
@@ -24,7 +24,7 @@ use crate::transport::Fault;
 const DRAIN_BYTES: usize = 64 * 1024;
 const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many headers a request has beside the configured ones; more of them make it grow.
+/// How many headers a request has beside those that all have; more of them make it grow.
 const OWN_HEADERS: usize = 8;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -43,8 +43,6 @@ pub(super) struct Link {
     pub(super) max_message: usize,
     pub(super) connect_timeout: Duration,
     pub(super) tasks: Group,
-    /// The configured headers.
-    headers: Vec<(HeaderName, HeaderValue)>,
     pool: Arc<Pool>,
 }
 
@@ -59,11 +57,11 @@ pub(super) enum Kind {
 impl Link {
     pub(super) fn new(spec: Spec, tasks: Group) -> Self {
         let connector = Connector::new(spec.ca_files, spec.connect_timeout);
-        let pool = Arc::new(Pool::new(connector, &spec.url, spec.idle, tasks.clone()));
         let mut headers = spec.headers;
         for (_, value) in &mut headers {
             value.set_sensitive(true);
         }
+        let pool = Arc::new(Pool::new(connector, &spec.url, headers, spec.idle, tasks.clone()));
         Self {
             name: spec.name,
             place: place(&spec.url),
@@ -71,45 +69,23 @@ impl Link {
             max_message: spec.max_message,
             connect_timeout: spec.connect_timeout,
             tasks,
-            headers,
             pool,
         }
     }
 
     /// A message to post.
-    pub(super) fn post(&self, version: Option<Version>, message: Bytes) -> Outbound {
-        let mut request = self.request(Method::POST, version, Full::new(message));
-        request.headers_mut().insert(header::CONTENT_TYPE, JSON);
-        request.headers_mut().insert(header::ACCEPT, BOTH);
-        request
+    pub(super) fn post(version: Option<Version>, message: Bytes) -> Outbound {
+        request(Method::POST, version, &[(header::CONTENT_TYPE, JSON), (header::ACCEPT, BOTH)], message)
     }
 
     /// A request for a stream of events.
-    pub(super) fn get(&self, version: Option<Version>) -> Outbound {
-        let mut request = self.request(Method::GET, version, Full::default());
-        request.headers_mut().insert(header::ACCEPT, EVENTS);
-        request
+    pub(super) fn get(version: Option<Version>) -> Outbound {
+        request(Method::GET, version, &[(header::ACCEPT, EVENTS)], Bytes::new())
     }
 
     /// A request to end something.
-    pub(super) fn delete(&self, version: Option<Version>) -> Outbound {
-        self.request(Method::DELETE, version, Full::default())
-    }
-
-    /// A request; its address is given where it is sent.
-    fn request(&self, method: Method, version: Option<Version>, body: Full<Bytes>) -> Outbound {
-        let mut request = Request::new(body);
-        *request.method_mut() = method;
-        let headers = request.headers_mut();
-        headers.reserve(self.headers.len() + OWN_HEADERS);
-        for (name, value) in &self.headers {
-            headers.append(name, value.clone());
-        }
-        // Servers of earlier versions do not know the header.
-        if let Some(version) = version.filter(|version| *version >= Version::V2025_06_18) {
-            headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(version.as_str()));
-        }
-        request
+    pub(super) fn delete(version: Option<Version>) -> Outbound {
+        request(Method::DELETE, version, &[], Bytes::new())
     }
 
     /// Sends a request to the endpoint and waits for the head of its answer.
@@ -132,7 +108,9 @@ impl Link {
             Unanswered::Unconnected(failure) => Fault::Unreached(failure.to_string().into()),
             Unanswered::Unsent(error) => {
                 let why = cause(error);
-                Fault::Unreached(format!("the connection to {place} closed before the request was sent: {why}").into())
+                Fault::Unreached(
+                    format!("the connection to {place} closed before the request was sent: {why}").into(),
+                )
             }
             Unanswered::Lost(error) => self.lost(error),
         }
@@ -194,6 +172,21 @@ impl Link {
             self.tasks.spawn(async move { drop(tokio::time::timeout(DRAIN_PATIENCE, rest).await) });
         }
     }
+}
+
+fn request(
+    method: Method,
+    version: Option<Version>,
+    headers: &[(HeaderName, HeaderValue)],
+    body: Bytes,
+) -> Outbound {
+    let mut request = Outbound { method, headers: Vec::with_capacity(OWN_HEADERS), body };
+    request.headers.extend_from_slice(headers);
+    // Servers of earlier versions do not know the header.
+    if let Some(version) = version.filter(|version| *version >= Version::V2025_06_18) {
+        request.headers.push((PROTOCOL_VERSION, HeaderValue::from_static(version.as_str())));
+    }
+    request
 }
 
 impl fmt::Debug for Link {

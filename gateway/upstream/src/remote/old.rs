@@ -76,7 +76,7 @@ impl OldSse {
 
     async fn open(&self, inbound: Arc<dyn Inbound>) -> Result<Arc<dyn Transport>, Fault> {
         let link = &self.link;
-        let (parts, body) = link.ask(link.get(None)).await?.into_parts();
+        let (parts, body) = link.ask(Link::get(None)).await?.into_parts();
         if !parts.status.is_success() {
             let error = refusal::read(link, &parts, body, None, false).await.err();
             let status = parts.status.as_u16();
@@ -239,7 +239,7 @@ impl Conversation {
         if self.has_ended() {
             return Err(Fault::Unreached(CLOSED.into()));
         }
-        let request = self.link.post(version, message.into_bytes());
+        let request = Link::post(version, message.into_bytes());
         let (parts, body) = self.link.ask_at(&self.endpoint, request).await?.into_parts();
         if parts.status.is_success() {
             self.link.drain(body);

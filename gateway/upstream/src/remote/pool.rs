@@ -1,32 +1,34 @@
 //! Connections to one server, kept for the next request.
 //!
-//! A connection of HTTP/1.1 serves one request at a time, so it needs no task of its own: whoever holds it drives it, and
-//! an answer wakes nobody but the one who waits for it. A connection of HTTP/2 is shared, and a task drives it.
-//!
-//! In: requests. Out: answers whose bodies bring their connection back when they are read to the end; one that is
-//! dropped before closes it.
+//! A connection of HTTP/1.1 serves one request at a time and is driven by whoever uses it; one of HTTP/2 is shared, and a
+//! task drives it. In: requests. Out: answers whose bodies bring their connection back when they are read to the end; one
+//! that is dropped before closes it.
 
 use std::{
     future::{Future, poll_fn},
-    pin::{Pin, pin},
+    io,
+    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, Uri, header, uri};
+use http::{HeaderName, HeaderValue, Method, Response, Uri, header};
 use http_body::{Frame, SizeHint};
 use http_body_util::Full;
 use hyper::{
     body::Incoming,
-    client::conn::{TrySendError, http1, http2},
+    client::conn::{TrySendError, http2},
 };
-use hyper_util::rt::TokioTimer;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use moongate_core::task::Group;
 use tokio::time::Instant;
 
-use super::connect::{Connector, Failure, Stream, host_header};
+use super::{
+    connect::{Connector, Failure, Stream, host_header},
+    http1::{self, Http1},
+};
 
 /// How many idle connections are kept. More than that many requests at a time are rare, and connections made for a
 /// burst should not stay for it.
@@ -36,14 +38,21 @@ const MAX_IDLE: usize = 64;
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A message on its way out.
-pub(super) type Outbound = Request<Full<Bytes>>;
+/// A request: what it has beside the headers that all have.
+#[derive(Debug)]
+pub(super) struct Outbound {
+    pub(super) method: Method,
+    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
+    pub(super) body: Bytes,
+}
 
 /// The connections to one server.
 pub(super) struct Pool {
     connector: Connector,
-    /// What HTTP/1.1 says of where it goes.
-    host: HeaderValue,
+    /// What every request carries.
+    headers: Vec<(HeaderName, HeaderValue)>,
+    /// The same, and where it goes, as lines of HTTP/1.1.
+    lines: Vec<u8>,
     idle: Duration,
     tasks: Group,
     kept: Mutex<Kept>,
@@ -60,18 +69,11 @@ struct Kept {
 }
 
 struct Idle {
-    single: Box<Single>,
+    single: Box<Http1>,
     since: Instant,
 }
 
 type Shared = http2::SendRequest<Full<Bytes>>;
-
-/// A connection of HTTP/1.1. Its future does all that is done on it.
-struct Single {
-    sender: http1::SendRequest<Full<Bytes>>,
-    /// Gone when the connection is.
-    driver: Option<http1::Connection<Stream, Full<Bytes>>>,
-}
 
 /// Why there is no head of an answer.
 #[derive(Debug, thiserror::Error)]
@@ -81,16 +83,29 @@ pub(super) enum Unanswered {
     Unconnected(#[from] Failure),
     /// The connection ended, or the server refused the stream, before the request was taken.
     #[error("the request was not sent")]
-    Unsent(#[source] hyper::Error),
+    Unsent(#[source] io::Error),
     /// The server may have got the request.
     #[error("the answer did not come")]
-    Lost(#[source] hyper::Error),
+    Lost(#[source] io::Error),
 }
 
 impl Pool {
     /// No connection yet; those made go through `connector`, and idle ones are closed after `idle`.
-    pub(super) fn new(connector: Connector, url: &Uri, idle: Duration, tasks: Group) -> Self {
-        Self { connector, host: host_header(url), idle, tasks, kept: Mutex::default() }
+    pub(super) fn new(
+        connector: Connector,
+        url: &Uri,
+        headers: Vec<(HeaderName, HeaderValue)>,
+        idle: Duration,
+        tasks: Group,
+    ) -> Self {
+        let mut lines = Vec::new();
+        if !headers.iter().any(|(name, _)| name == header::HOST) {
+            http1::line(&mut lines, header::HOST.as_str(), host_header(url).as_bytes());
+        }
+        for (name, value) in &headers {
+            http1::line(&mut lines, name.as_str(), value.as_bytes());
+        }
+        Self { connector, headers, lines, idle, tasks, kept: Mutex::default() }
     }
 
     /// Sends a request to `url`, on a kept connection or a new one, and waits for the head of the answer.
@@ -100,55 +115,70 @@ impl Pool {
     pub(super) async fn ask(
         self: &Arc<Self>,
         url: &Uri,
-        mut request: Outbound,
+        request: Outbound,
     ) -> Result<Response<Body>, Unanswered> {
         while let Some(mut single) = self.take() {
-            if !poll_fn(|cx| Poll::Ready(single.drive(cx).is_pending())).await {
+            if !poll_fn(|cx| Poll::Ready(single.is_open(cx))).await {
                 continue;
             }
-            match self.ask_single(single, url, request).await {
-                Ok(answer) => return Ok(answer),
+            match self.ask_single(single, url, &request).await {
                 // It was closed while nobody looked.
-                Err(Failed { unsent: Some(unsent), .. }) => request = *unsent,
-                Err(failed) => return Err(failed.into()),
+                Err(http1::Failed::Unsent(_)) => {}
+                answered => return answered.map_err(Unanswered::from),
             }
         }
         if let Some(shared) = self.shared() {
-            match ask_shared(shared, url, request).await {
-                Ok(answer) => return Ok(answer),
-                Err(Failed { unsent: Some(unsent), .. }) => request = *unsent,
-                Err(failed) => return Err(failed.into()),
+            match self.ask_shared(shared, url, &request).await {
+                Err(Unanswered::Unsent(_)) => {}
+                answered => return answered,
             }
         }
         let stream = self.connector.connect(url).await?;
-        let answered = if stream.speaks_http2() {
-            let shared = self.share(stream).await.map_err(Unanswered::Unsent)?;
-            ask_shared(shared, url, request).await
-        } else {
-            let made = http1::Builder::new().handshake(stream).await;
-            let (sender, driver) = made.map_err(Unanswered::Unsent)?;
-            self.ask_single(Box::new(Single { sender, driver: Some(driver) }), url, request).await
-        };
-        answered.map_err(Unanswered::from)
+        if stream.speaks_http2() {
+            let shared =
+                self.share(stream).await.map_err(|error| Unanswered::Unsent(io::Error::other(error)))?;
+            return self.ask_shared(shared, url, &request).await;
+        }
+        Ok(self.ask_single(Box::new(Http1::new(stream)), url, &request).await?)
     }
 
     async fn ask_single(
         self: &Arc<Self>,
-        mut single: Box<Single>,
+        mut single: Box<Http1>,
         url: &Uri,
-        mut request: Outbound,
-    ) -> Result<Response<Body>, Failed> {
-        *request.uri_mut() = origin_form(url);
-        request.headers_mut().entry(header::HOST).or_insert_with(|| self.host.clone());
-        let answer = single.ask(request).await?;
-        Ok(answer.map(|incoming| Body { incoming, single: Some((single, Arc::clone(self))) }))
+        request: &Outbound,
+    ) -> Result<Response<Body>, http1::Failed> {
+        let head = single.ask(url, &self.lines, request).await?;
+        let mut body = Body::Single { single: Some(single), pool: Arc::clone(self) };
+        // One without a body brings its connection back at once.
+        body.give_back();
+        let mut answer = Response::new(body);
+        *answer.status_mut() = head.status;
+        *answer.headers_mut() = head.headers;
+        Ok(answer)
+    }
+
+    async fn ask_shared(
+        &self,
+        mut shared: Shared,
+        url: &Uri,
+        request: &Outbound,
+    ) -> Result<Response<Body>, Unanswered> {
+        let mut sent = http::Request::new(Full::new(request.body.clone()));
+        *sent.method_mut() = request.method.clone();
+        *sent.uri_mut() = url.clone();
+        for (name, value) in self.headers.iter().chain(&request.headers) {
+            sent.headers_mut().append(name, value.clone());
+        }
+        let answer = shared.try_send_request(sent).await.map_err(unanswered)?;
+        Ok(answer.map(Body::Shared))
     }
 
     /// Makes a connection of HTTP/2 that everybody uses from now on, unless there is one already.
     async fn share(&self, stream: Stream) -> Result<Shared, hyper::Error> {
         let mut builder = http2::Builder::new(Executor(self.tasks.clone()));
         builder.timer(TokioTimer::new()).keep_alive_interval(PING_EVERY).keep_alive_timeout(PING_PATIENCE);
-        let (sender, driver) = builder.handshake(stream).await?;
+        let (sender, driver) = builder.handshake(TokioIo::new(stream)).await?;
         let mut kept = self.lock();
         if let Some(earlier) = kept.shared.as_ref().filter(|shared| !shared.is_closed()) {
             return Ok(earlier.clone());
@@ -167,12 +197,13 @@ impl Pool {
     }
 
     /// The connection that was used last: it is the least likely to be closed.
-    fn take(&self) -> Option<Box<Single>> {
+    fn take(&self) -> Option<Box<Http1>> {
         self.lock().single.pop().map(|idle| idle.single)
     }
 
     /// Keeps a connection for the next request.
-    fn put(self: &Arc<Self>, single: Box<Single>) {
+    fn put(self: &Arc<Self>, mut single: Box<Http1>) {
+        single.rest();
         let mut kept = self.lock();
         let surplus = (kept.single.len() >= MAX_IDLE).then(|| kept.single.remove(0));
         kept.single.push(Idle { single, since: Instant::now() });
@@ -208,83 +239,44 @@ impl Pool {
     }
 }
 
-/// A request without an answer.
-struct Failed {
-    error: hyper::Error,
-    /// The request, if the connection did not begin to write it.
-    unsent: Option<Box<Outbound>>,
-}
-
-impl From<TrySendError<Outbound>> for Failed {
-    fn from(mut error: TrySendError<Outbound>) -> Self {
-        let unsent = error.take_message().map(Box::new);
-        Self { error: error.into_error(), unsent }
-    }
-}
-
-impl From<Failed> for Unanswered {
-    fn from(Failed { error, unsent }: Failed) -> Self {
-        if unsent.is_some() || is_refused(&error) { Self::Unsent(error) } else { Self::Lost(error) }
-    }
-}
-
-/// Whether a server of HTTP/2 says that it did nothing with the request.
-fn is_refused(error: &hyper::Error) -> bool {
-    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<h2::Error>());
-    source.is_some_and(|error| error.reason() == Some(h2::Reason::REFUSED_STREAM))
-}
-
-async fn ask_shared(mut shared: Shared, url: &Uri, mut request: Outbound) -> Result<Response<Body>, Failed> {
-    *request.uri_mut() = url.clone();
-    // The address says it.
-    request.headers_mut().remove(header::HOST);
-    let answer = shared.try_send_request(request).await?;
-    Ok(answer.map(|incoming| Body { incoming, single: None }))
-}
-
-/// The path and query of an address, which is all that HTTP/1.1 sends of it.
-fn origin_form(url: &Uri) -> Uri {
-    let mut parts = uri::Parts::default();
-    parts.path_and_query = url.path_and_query().cloned();
-    Uri::from_parts(parts).unwrap_or_default()
-}
-
-impl Single {
-    async fn ask(&mut self, request: Outbound) -> Result<Response<Incoming>, TrySendError<Outbound>> {
-        let mut answer = pin!(self.sender.try_send_request(request));
-        poll_fn(|cx| {
-            let _over = self.drive(cx).is_ready();
-            // Only the driver can have made it ready.
-            answer.as_mut().poll(&mut Context::from_waker(Waker::noop()))
-        })
-        .await
-    }
-
-    /// Does what there is to do on the connection. Ready when it is over.
-    fn drive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(driver) = &mut self.driver else { return Poll::Ready(()) };
-        match Pin::new(driver).poll(cx) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(_told_to_the_one_who_asked) => {
-                self.driver = None;
-                Poll::Ready(())
-            }
+impl From<http1::Failed> for Unanswered {
+    fn from(failed: http1::Failed) -> Self {
+        match failed {
+            http1::Failed::Unsent(error) => Self::Unsent(error),
+            http1::Failed::Lost(error) => Self::Lost(error),
         }
     }
 }
 
+/// What became of a request on a shared connection. A server may say that it did nothing with a stream.
+fn unanswered<T>(error: TrySendError<T>) -> Unanswered {
+    let given_back = error.message().is_some();
+    let error = error.into_error();
+    let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<h2::Error>());
+    let refused = source.is_some_and(|error| error.reason() == Some(h2::Reason::REFUSED_STREAM));
+    let error = io::Error::other(error);
+    if given_back || refused { Unanswered::Unsent(error) } else { Unanswered::Lost(error) }
+}
+
 /// The body of an answer.
-pub(super) struct Body {
-    incoming: Incoming,
-    /// The connection it comes on, and where that goes afterwards; unless others use it too.
-    single: Option<(Box<Single>, Arc<Pool>)>,
+pub(super) enum Body {
+    /// On a connection that goes back to its pool afterwards.
+    Single {
+        /// Gone when it went.
+        single: Option<Box<Http1>>,
+        /// Where it goes.
+        pool: Arc<Pool>,
+    },
+    /// On one that others use too.
+    Shared(Incoming),
 }
 
 impl Body {
     /// Keeps the connection for another request if the answer has ended as it should.
-    fn give_back(&mut self, cx: &mut Context<'_>) {
-        if let Some((mut single, pool)) = self.single.take()
-            && (single.sender.is_ready() || single.drive(cx).is_pending() && single.sender.is_ready())
+    fn give_back(&mut self) {
+        if let Self::Single { single, pool } = self
+            && let Some(single) = single.take_if(|single| single.has_ended())
+            && single.is_reusable()
         {
             pool.put(single);
         }
@@ -293,33 +285,37 @@ impl Body {
 
 impl http_body::Body for Body {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = io::Error;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let body = self.get_mut();
-        let Some((single, _)) = &mut body.single else { return Pin::new(&mut body.incoming).poll_frame(cx) };
-        // Only the driver can make it ready, so nobody else needs to be woken by it.
-        let mut unheard = Context::from_waker(Waker::noop());
-        let mut frame = Pin::new(&mut body.incoming).poll_frame(&mut unheard);
-        if frame.is_pending() {
-            let _over = single.drive(cx).is_ready();
-            frame = Pin::new(&mut body.incoming).poll_frame(&mut unheard);
+        match body {
+            Self::Single { single: None, .. } => Poll::Ready(None),
+            Self::Single { single: Some(single), .. } => {
+                let piece = single.poll_body(cx);
+                body.give_back();
+                piece.map_ok(Frame::data)
+            }
+            Self::Shared(incoming) => Pin::new(incoming).poll_frame(cx).map_err(io::Error::other),
         }
-        if matches!(frame, Poll::Ready(None)) || frame.is_ready() && body.incoming.is_end_stream() {
-            body.give_back(cx);
-        }
-        frame
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        match self {
+            Self::Single { single, .. } => single.is_none(),
+            Self::Shared(incoming) => incoming.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        match self {
+            Self::Single { single, .. } => {
+                let mut hint = SizeHint::new();
+                hint.set_lower(single.as_ref().map_or(0, |single| single.left()));
+                hint
+            }
+            Self::Shared(incoming) => incoming.size_hint(),
+        }
     }
 }
 
