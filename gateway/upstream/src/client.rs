@@ -14,6 +14,7 @@ mod declared;
 mod envelope;
 mod handshake;
 mod hearing;
+mod naming;
 mod refusal;
 mod subscriptions;
 mod task;
