@@ -15,6 +15,7 @@ mod envelope;
 mod handshake;
 mod hearing;
 mod mailbox;
+mod naming;
 mod refusal;
 mod subscriptions;
 mod task;

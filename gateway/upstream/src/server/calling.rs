@@ -30,7 +30,7 @@ impl Inner {
                     .clone()
                     .map(|session| SessionKey { principal: cx.principal.clone(), session }),
             );
-            let timing = Timing::begin(&self.metrics, method(&call.operation), cx.deadline);
+            let timing = Timing::begin(&self.metrics, &slot, method(&call.operation), cx.deadline);
             let performing = self.perform(&connection, &slot, &call, cx);
             let outcome = match &call.operation {
                 Operation::ReadResource { uri } => {

@@ -113,6 +113,8 @@ impl Inner {
             Ok(fetched) => fetched,
             Err(error) => {
                 tracing::debug!(upstream = &*self.name, %error, "cannot be listed");
+                let refused = || Fault::Garbled(format!("it cannot be listed: {error}").into());
+                slot.troubled(&error.blame().unwrap_or_else(refused));
                 return Vec::new();
             }
         };
@@ -174,6 +176,7 @@ impl Inner {
 
 /// The offer of a server that has not said what it offers.
 fn absent(slot: &Slot) -> Offer {
-    let why = slot.trouble().map_or_else(|| "it has not answered yet".to_owned(), |fault| fault.to_string());
+    let trouble = slot.trouble().map(|(_, fault)| fault.to_string());
+    let why = trouble.unwrap_or_else(|| "it has not answered yet".to_owned());
     Offer { ttl: Some(ABSENT), missing: Some(why.into()), ..Offer::default() }
 }

@@ -13,6 +13,7 @@ use moongate_wire::{
     ladder,
     write::{self, NoId},
 };
+use tokio::time::Instant;
 
 use super::{Visit, accept::Accept, answer, id_of, names};
 use crate::{
@@ -289,7 +290,7 @@ impl InSession<'_> {
         if method.may_ask() {
             return self.call(request, method, accept).await;
         }
-        let started = tokio::time::Instant::now();
+        let started = Instant::now();
         let outcome = Box::pin(self.quick(method, request)).await;
         self.gateway().observe(method, Transport::Tcp, started, &outcome);
         answer::outcome(&request.id, method, outcome, version, accept)
@@ -306,14 +307,20 @@ impl InSession<'_> {
             Err(error) => return answer::failure(id, method, &error, self.version(), accept),
         };
         let mut patient = Patient { job: Some(job), gateway: Arc::clone(self.gateway()) };
-        let may_come_back = self.version() >= Version::V2025_11_25;
+        let may_come_back = accept.events && self.version() >= Version::V2025_11_25;
+        let leave = self.sent_away().filter(|_| accept.events);
         loop {
-            match patient.step().await {
+            let step = match leave {
+                // Not even begun to answer, and it is time to go: that takes a stream to come back to.
+                Some(leave) => tokio::time::timeout_at(leave, patient.step()).await.unwrap_or(Step::HangUp),
+                None => patient.step().await,
+            };
+            match step {
                 Step::Message(message) if accept.events => {
-                    return self.stream(patient, method, Some(message), false);
+                    return self.stream(patient, method, Some(message), leave);
                 }
-                Step::HangUp if accept.events && may_come_back => {
-                    return self.stream(patient, method, None, true);
+                Step::HangUp if may_come_back => {
+                    return self.stream(patient, method, None, Some(Instant::now()));
                 }
                 Step::Message(_) | Step::HangUp | Step::Ask(_) => {}
                 Step::Cancelled => {
@@ -327,6 +334,12 @@ impl InSession<'_> {
                 }
             }
         }
+    }
+
+    /// When a client that has come now is to leave and come back, if it can.
+    pub(super) fn sent_away(&self) -> Option<Instant> {
+        let after = self.caller.snapshot.config.sessions.poll_after?;
+        (self.version() >= Version::V2025_11_25).then(|| Instant::now() + after)
     }
 
     async fn begin(

@@ -236,3 +236,28 @@ async fn a_tool_whose_headers_have_changed_is_listed_again() {
     setup.call(&bare()).await.unwrap();
     assert_eq!(setup.fake.count("tools/call"), 5);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_wrong_with_a_server_is_shown_wherever_it_turned_up() {
+    let last_error = |setup: &Setup| setup.server.status().last_error;
+    // What a server refuses is its right.
+    let refusing = Setup::new(legacy_but(Way::Http, |got| {
+        (got.method == "tools/call").then(|| React::Error(moongate_wire::RpcError::new(-32602, "no")))
+    }));
+    assert!(refusing.perform(tool(), &bare()).await.is_err());
+    assert_eq!(last_error(&refusing), None);
+    // A stream of many that was lost does not end the connection, but is shown.
+    let fault = Fault::Lost("half an answer".into());
+    let failing = Setup::new(failing_once(Way::Http, "tools/call", fault));
+    assert!(failing.perform(tool(), &bare()).await.is_err());
+    assert_eq!(last_error(&failing).as_deref(), Some("half an answer"));
+    assert_eq!(failing.server.status().state, State::Up);
+    // Whoever waits no longer than its deadline has waited in vain; one that leaves before says nothing of the server.
+    let silent = Setup::new(legacy_but(Way::Pipe, |got| (got.method == "tools/call").then_some(React::Hold)));
+    for (patience, shown) in [(1, None), (3, Some("it did not answer tools/call within 3.0 s"))] {
+        let cx = Context { deadline: tokio::time::Instant::now() + Duration::from_secs(3), ..bare() };
+        let call = silent.perform(tool(), &cx);
+        assert!(tokio::time::timeout(Duration::from_secs(patience), call).await.is_err());
+        assert_eq!(last_error(&silent).as_deref(), shown);
+    }
+}
