@@ -347,6 +347,11 @@ fn context_of(caller: &Caller, resolved: Resolved, peer: Peer, deadline: Instant
         principal: caller.admitted.principal().clone(),
         ids: resolved.ids,
         deadline,
+/// The session that a call with these parameters is for.
+pub(crate) fn session_of(caller: &Caller, params: &Params) -> Arc<str> {
+    resolve(caller, params, None).ids.session
+}
+
         client: Arc::clone(&caller.client),
         peer,
         log_level: caller.log_level,

@@ -4,7 +4,7 @@
 //! caller's session: what HTTP keeps under a session id lives here, and ends with the input.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     future::Future,
     num::NonZeroU32,
     pin::pin,
@@ -315,9 +315,9 @@ impl Pipe {
             capabilities: client.capabilities.clone(),
             info: client.info.clone(),
             log_level: None,
-            subscriptions: BTreeSet::new(),
+            subscriptions: BTreeMap::new(),
         };
-        let listener = self.gateway.hub.listen(Filter::lists());
+        let listener = self.gateway.hub.listen(admitted.principal().clone(), Filter::lists());
         let session =
             Arc::new(PipeSession { live: Arc::clone(&self.live), record: Mutex::new(record), listener });
         *self.legacy.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&session));

@@ -11,8 +11,8 @@ use std::{
 };
 
 use moongate_core::{
-    Backend as _, Call, CallError, Change, Changes, Clock, Context, Offer, Operation, Principal, Raw, Scope,
-    SessionKey, Version, clock::ClockHandle, task::Group,
+    Announcement, Audience, Backend as _, Call, CallError, Change, Changes, Clock, Context, Offer, Operation,
+    Principal, Raw, Scope, SessionKey, Version, clock::ClockHandle, task::Group,
 };
 use moongate_telemetry::{Metrics, Transport};
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ struct Setup {
     fake: Arc<Fake>,
     server: Arc<Server>,
     shelf: Arc<Shelf>,
-    announcements: Arc<Mutex<Vec<Change>>>,
+    announcements: Arc<Mutex<Vec<Announcement>>>,
     changed: watch::Sender<()>,
     clock: ClockHandle,
 }
@@ -68,7 +68,7 @@ impl Setup {
         };
         adjust(&mut settings);
         let (clock, handle) = Clock::settable(SystemTime::UNIX_EPOCH + Duration::from_hours(1_000_000));
-        let announcements = Arc::<Mutex<Vec<Change>>>::default();
+        let announcements = Arc::<Mutex<Vec<Announcement>>>::default();
         let changed = watch::Sender::new(());
         let (log, bell) = (Arc::clone(&announcements), changed.clone());
         let parts = Parts {
@@ -92,15 +92,23 @@ impl Setup {
 
     /// What was announced since this was last asked.
     fn changes(&self) -> Vec<Change> {
-        std::mem::take(&mut *self.announcements.lock().unwrap())
+        let all = std::mem::take(&mut *self.announcements.lock().unwrap());
+        all.into_iter().map(|announcement| announcement.change).collect()
     }
 
-    /// Resolves when something was announced.
-    async fn announced(&self, change: Change) {
+    /// Resolves when something was announced, with whom it concerns.
+    async fn announced(&self, change: Change) -> Audience {
         let mut changed = self.changed.subscribe();
         soon(async {
-            while !self.announcements.lock().unwrap().contains(&change) {
-                changed.changed().await.unwrap();
+            loop {
+                let found = {
+                    let all = self.announcements.lock().unwrap();
+                    all.iter().find(|told| told.change == change).map(|told| told.audience.clone())
+                };
+                match found {
+                    Some(audience) => return audience,
+                    None => changed.changed().await.unwrap(),
+                }
             }
         })
         .await;

@@ -1,6 +1,6 @@
 //! Legacy requests over HTTP: sessions, their streams, and calls that outlive the connection that made them.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use http::{HeaderValue, Response};
 use moongate_core::{CallError, Client, Kind};
@@ -93,7 +93,7 @@ impl Visit<'_> {
             capabilities: client.capabilities.clone(),
             info: client.info.clone(),
             log_level: None,
-            subscriptions: BTreeSet::new(),
+            subscriptions: BTreeMap::new(),
         };
         if let Err(error) = self.gateway.state().put(&id, record).await {
             tracing::error!(%error, "the session could not be stored");
