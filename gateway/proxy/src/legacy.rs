@@ -20,6 +20,7 @@ use crate::{
     listen::MAX_SUBSCRIPTIONS,
     session::Live,
     shape,
+    target::UNCHECKED,
 };
 
 /// What `initialize` says.
@@ -123,8 +124,8 @@ impl Gateway {
         let mut watches = place.live().watches.lock().await;
         // Listened for before the backend knows: a change right after the subscription must not be missed.
         let mut full = false;
-        let add = |record: &mut SessionRecord| {
         let session = engine::session_of(caller, params);
+        let add = |record: &mut SessionRecord| {
             full = record.subscriptions.len() >= MAX_SUBSCRIPTIONS && !record.subscriptions.contains_key(uri);
             if !full {
                 // What is watched already stays watched for the session it was first watched for.
@@ -174,8 +175,8 @@ impl Gateway {
     /// Changes what a session has set, one change at a time, and what it hears of follows.
     async fn edit(
         &self,
-        place: &Place<'_>,
         caller: &Caller,
+        place: &Place<'_>,
         change: impl FnOnce(&mut SessionRecord),
     ) -> Result<(), CallError> {
         match place {
@@ -207,7 +208,7 @@ impl Gateway {
         let outbox = engine::outbox(caller, params);
         let running = live.start(id, &outbox)?;
         let way = Way::Session { live: Arc::clone(live), running, can_stream: false };
-        let mut job = self.begin(caller, (id.clone(), method, params), outbox, way, &|_, _| Ok(())).await?;
+        let mut job = self.begin(caller, (id.clone(), method, params), outbox, way, UNCHECKED).await?;
         loop {
             match job.step().await {
                 Step::Done(outcome) => return outcome,

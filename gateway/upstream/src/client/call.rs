@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use moongate_core::{Answer, Ask as Asked, CallError, Context, Kind, Raw, Reply};
+use moongate_core::{Answer, Ask as Asked, CallError, Context, Kind, Raw, Reply, call::Freshness};
 use moongate_wire::{Era, Message, RpcError, write};
 use serde::Deserialize;
 use serde_json::json;
@@ -61,7 +61,7 @@ impl Connection {
                 {
                     visit(&error, cx).await?;
                 }
-                Err(failure) if round > 0 => return Err(failure.once_begun()),
+                outcome if round > 0 => return outcome.map(once).map_err(Failure::once_begun),
                 outcome => return outcome,
             }
         }
@@ -109,6 +109,7 @@ impl Connection {
         match desk.missing.take() {
             // The server was refused an answer and could not go on: that is what the client can do something about.
             Some(missing) if cx.client.version.era() == Era::Modern && failed() => Err(missing.into()),
+            _ if desk.asked > 0 => Ok(once(answer.outcome?.into())),
             _ => Ok(answer.outcome?.into()),
         }
     }
@@ -124,8 +125,7 @@ impl Connection {
                 result => result?,
             };
             let (questions, state) = match envelope::read(result, self.version()) {
-                // What was answered on the way belongs to this call alone.
-                Shape::Complete(reply) if round > 0 => return Ok(Reply { freshness: None, ..reply }),
+                Shape::Complete(reply) if round > 0 => return Ok(once(reply)),
                 Shape::Complete(reply) => return Ok(reply),
                 Shape::Unknown(what) => return Err(Failure::unknown_result(&what)),
                 Shape::InputRequired { questions, state } => (questions, state),
@@ -251,6 +251,11 @@ impl Connection {
         }
         Ok(Answered::All(write::object(answers.iter().map(|(key, answer)| (key.as_str(), answer)))))
     }
+}
+
+/// A reply that is not kept: what was answered on the way to it belongs to this call alone.
+fn once(reply: Reply) -> Reply {
+    Reply { freshness: Some(Freshness::NONE), ..reply }
 }
 
 /// Whether a modern server may answer this with a question.

@@ -95,6 +95,8 @@ pub(crate) struct Request<'a> {
     pub(crate) name: Option<Arc<str>>,
     /// What `Mcp-Param-*` repeat.
     pub(crate) param_headers: Vec<(Arc<str>, String)>,
+    /// What the client said in `Mcp-Param-*` that no schema declares.
+    pub(crate) undeclared: Vec<(Arc<str>, Arc<str>)>,
     /// The client's `_meta`.
     pub(crate) meta: Option<&'a Raw>,
     /// Whether the client wants to hear of progress.
@@ -114,6 +116,7 @@ impl Request<'_> {
             params,
             name: None,
             param_headers: Vec::new(),
+            undeclared: Vec::new(),
             meta: None,
             progress: false,
             log_level: None,
@@ -288,6 +291,7 @@ impl Connection {
             version: Some(version),
             name: ask.name.clone().filter(|_| modern),
             param_headers: if modern { ask.param_headers.clone() } else { Vec::new() },
+            undeclared: if modern { ask.undeclared.clone() } else { Vec::new() },
         })
     }
 

@@ -111,7 +111,7 @@ impl Setup {
                 }
             }
         })
-        .await;
+        .await
     }
 
     async fn offer(&self, cx: &Context) -> Arc<Offer> {
@@ -132,7 +132,7 @@ impl Setup {
     }
 
     async fn perform(&self, operation: Operation, cx: &Context) -> Result<Value, CallError> {
-        let reply = soon(self.server.call(Call { operation, meta: None }, cx)).await;
+        let reply = soon(self.server.call(Call::new(operation), cx)).await;
         reply.map(|reply| value(&reply.result))
     }
 
@@ -145,7 +145,7 @@ impl Setup {
         let (sender, outcome) = tokio::sync::oneshot::channel();
         let (server, cx) = (Arc::clone(&self.server), cx.clone());
         Group::new().spawn(async move {
-            let reply = server.call(Call { operation, meta: None }, &cx).await;
+            let reply = server.call(Call::new(operation), &cx).await;
             drop(sender.send(reply.map(|reply| value(&reply.result))));
         });
         outcome

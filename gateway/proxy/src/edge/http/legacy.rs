@@ -23,6 +23,7 @@ use crate::{
     legacy::{Hello, Place, take},
     session::Live,
     tally::AGAIN,
+    target::UNCHECKED,
 };
 
 /// A request inside a session.
@@ -340,7 +341,7 @@ impl InSession<'_> {
         let running = self.live.start(id, &outbox)?;
         let way = Way::Session { live: Arc::clone(&self.live), running, can_stream: accept.events };
         let request = (id.clone(), method, params);
-        self.gateway().begin(&self.caller, request, outbox, way, &|_, _| Ok(())).await
+        self.gateway().begin(&self.caller, request, outbox, way, UNCHECKED).await
     }
 }
 

@@ -44,7 +44,7 @@ async fn a_token_of_the_client_asks_for_progress() {
     for (meta, asks) in
         [(json!({"progressToken": "a"}), true), (json!({"progressToken": null}), false), (json!({}), false)]
     {
-        let call = Call { operation: tool(), meta: Some(Raw::of(&meta)) };
+        let call = Call { meta: Some(Raw::of(&meta)), ..Call::new(tool()) };
         setup.server.call(call, &bare()).await.unwrap();
         let got = setup.fake.requests().pop().unwrap();
         assert_eq!(got.params["_meta"].get("progressToken").is_some(), asks, "{meta}");
@@ -169,7 +169,7 @@ async fn a_failed_call_does_not_cut_off_those_beside_it() {
 async fn a_call_that_is_dropped_gives_its_request_up() {
     let setup = Setup::new(legacy_but(Way::Pipe, |got| (got.method == "tools/call").then_some(React::Hold)));
     let cx = bare();
-    let call = setup.server.call(Call { operation: tool(), meta: None }, &cx);
+    let call = setup.server.call(Call::new(tool()), &cx);
     assert!(tokio::time::timeout(Duration::from_secs(1), call).await.is_err());
     let held = setup.fake.held("tools/call").await;
     assert!(setup.fake.is_given_up(held.got.id));
@@ -179,7 +179,7 @@ async fn a_call_that_is_dropped_gives_its_request_up() {
 async fn a_caller_that_gives_up_does_not_stop_the_start_for_others() {
     let setup = Setup::new(legacy_but(Way::Pipe, |got| (got.method == "initialize").then_some(React::Hold)));
     let cx = bare();
-    let impatient = setup.server.call(Call { operation: tool(), meta: None }, &cx);
+    let impatient = setup.server.call(Call::new(tool()), &cx);
     assert!(tokio::time::timeout(Duration::from_millis(1), impatient).await.is_err());
     let patient = setup.begin(tool(), &cx);
     setup.fake.held("initialize").await.react(greeting("2025-11-25", json!({"tools": {}})));
