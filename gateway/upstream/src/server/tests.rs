@@ -3,6 +3,7 @@
 mod calling;
 mod connecting;
 mod offering;
+mod reading;
 mod sharing;
 
 use std::{
@@ -142,10 +143,18 @@ impl Setup {
         operation: Operation,
         cx: &Context,
     ) -> tokio::sync::oneshot::Receiver<Result<Value, CallError>> {
+    ) -> tokio::sync::oneshot::Receiver<Result<Value, CallError>> {
+        self.begin_call(Call::new(operation), cx)
+    }
+
+    fn begin_call(
+        &self,
+        call: Call,
+        cx: &Context,
         let (sender, outcome) = tokio::sync::oneshot::channel();
         let (server, cx) = (Arc::clone(&self.server), cx.clone());
         Group::new().spawn(async move {
-            let reply = server.call(Call::new(operation), &cx).await;
+            let reply = server.call(call, &cx).await;
             drop(sender.send(reply.map(|reply| value(&reply.result))));
         });
         outcome
