@@ -73,6 +73,8 @@ pub struct Reply {
     pub freshness: Option<Freshness>,
     /// Whether the result may have a `_meta` of its own. False is certain, and spares a look for it.
     pub may_have_meta: bool,
+    /// What kind of result it is, where an extension that the client declared defines that kind. Else it is complete.
+    pub result_type: Option<Raw>,
 }
 
 /// Caching hints of a result.
@@ -91,6 +93,6 @@ impl Freshness {
 
 impl From<Raw> for Reply {
     fn from(result: Raw) -> Self {
-        Self { result, freshness: None, may_have_meta: true }
+        Self { result, freshness: None, may_have_meta: true, result_type: None }
     }
 }

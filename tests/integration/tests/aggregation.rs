@@ -5,7 +5,7 @@
 )]
 
 use anyhow::{Context as _, Result};
-use moongate_test_support::{Client, EventStream, Gateway, LegacySession, ModernClient, Peer};
+use moongate_test_support::{Answers, Client, EventStream, Gateway, LegacySession, ModernClient, Peer};
 use serde_json::{Value, json};
 
 const LEGACY: &str = "2025-11-25";
@@ -120,6 +120,26 @@ async fn without_a_route_a_legacy_server_is_always_asked() -> Result<()> {
         assert_eq!(read["ttlMs"], 0, "{read}");
     }
     assert_eq!(reads(&gateway).await?, (2.0, 0.0));
+    Ok(())
+}
+
+/// The capabilities that the server was told of with a call.
+async fn told(client: &ModernClient) -> Result<Value> {
+    let knows = client.call("whoami", json!({})).await?;
+    let text = knows["content"][0]["text"].as_str().with_context(|| knows.to_string())?;
+    Ok(serde_json::from_str::<Value>(text)?["capabilities"].clone())
+}
+
+#[tokio::test]
+async fn extensions_that_nobody_knows_go_to_the_server_that_takes_what_is_unlisted() -> Result<()> {
+    let declared = json!({"extensions": {"com.example/colours": {"depth": 24}}});
+    for (forwards, expected) in [(true, &declared), (false, &json!({}))] {
+        let gateway = before(MODERN, &format!("    forward_unlisted: {forwards}\n")).await?;
+        let client =
+            ModernClient::new(&gateway.client()).with_answers(&declared, Answers::fixed(json!({}), ""));
+        assert_eq!(&told(&client).await?, expected);
+        assert_eq!(client.call("breaches", json!({})).await?["content"][0]["text"], "[]");
+    }
     Ok(())
 }
 

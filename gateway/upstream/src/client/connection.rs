@@ -106,6 +106,8 @@ pub(crate) struct Request<'a> {
     pub(crate) capabilities: Option<Raw>,
     /// Whether a legacy server runs it as a task only.
     pub(crate) as_task: bool,
+    /// Whether the server is told of extensions that the gateway does not know, and may answer by them.
+    pub(crate) extended: bool,
 }
 
 impl Request<'_> {
@@ -122,6 +124,7 @@ impl Request<'_> {
             log_level: None,
             capabilities: None,
             as_task: false,
+            extended: false,
         }
     }
 }

@@ -139,7 +139,9 @@ impl Inner {
         ask.log_level = cx.log_level;
         // A modern server hears with each request what its client can do; one that all share hears of nothing.
         let told = connection.version().era() == Era::Modern && self.settings().share != Share::Gateway;
-        ask.capabilities = told.then(|| self.abilities(cx).capabilities());
+        let others = self.other_extensions(cx);
+        ask.extended = told && !others.is_empty();
+        ask.capabilities = told.then(|| self.abilities(cx).capabilities_with(others));
         connection.call(&self.name, ask, cx).await
     }
 }

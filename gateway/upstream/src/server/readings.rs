@@ -281,7 +281,8 @@ impl Inner {
     ) -> Option<Wanted> {
         let Operation::ReadResource { uri } = &call.operation else { return None };
         let kept = call.keep.is_some() || connection.version().era() == Era::Modern;
-        if !kept || call.meta.as_ref().is_some_and(says_more) {
+        let says_more = call.meta.as_ref().is_some_and(says_more) || !self.other_extensions(cx).is_empty();
+        if !kept || says_more {
             return None;
         }
         // A modern server is told with each request what its client can do, and may answer by that.

@@ -66,6 +66,7 @@ impl Setup {
             idle_timeout: None,
             list_timeout: Duration::from_secs(10),
             instructions: true,
+            extensions: false,
         };
         adjust(&mut settings);
         let (clock, handle) = Clock::settable(SystemTime::UNIX_EPOCH + Duration::from_hours(1_000_000));
@@ -143,7 +144,6 @@ impl Setup {
         operation: Operation,
         cx: &Context,
     ) -> tokio::sync::oneshot::Receiver<Result<Value, CallError>> {
-    ) -> tokio::sync::oneshot::Receiver<Result<Value, CallError>> {
         self.begin_call(Call::new(operation), cx)
     }
 
@@ -151,6 +151,7 @@ impl Setup {
         &self,
         call: Call,
         cx: &Context,
+    ) -> tokio::sync::oneshot::Receiver<Result<Value, CallError>> {
         let (sender, outcome) = tokio::sync::oneshot::channel();
         let (server, cx) = (Arc::clone(&self.server), cx.clone());
         Group::new().spawn(async move {

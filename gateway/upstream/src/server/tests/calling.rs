@@ -51,6 +51,50 @@ async fn a_token_of_the_client_asks_for_progress() {
     }
 }
 
+/// Answers every call with a result that an extension defines.
+fn extended() -> Arc<Fake> {
+    let kind = |got: &Got| got.params["arguments"]["kind"].as_str().unwrap_or("x/later").to_owned();
+    modern_but(Way::Http, move |got| {
+        let result = || json!({"resultType": kind(got), "ttlMs": "own", "x": 1});
+        (got.method == "tools/call").then(|| React::Result(result()))
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_extensions_reach_a_server_that_takes_them_and_their_results_come_back() {
+    let declared = json!({"extensions": {"x/y": {"a": 1}}});
+    let key = "io.modelcontextprotocol/clientCapabilities";
+    for (extensions, share, version, passed) in [
+        (true, Share::Principal, Version::V2026_07_28, true),
+        (true, Share::Gateway, Version::V2026_07_28, false),
+        (true, Share::Principal, Version::V2025_11_25, false),
+        (false, Share::Principal, Version::V2026_07_28, false),
+    ] {
+        let setup = Setup::with(extended(), |settings| {
+            (settings.extensions, settings.share) = (extensions, share);
+        });
+        let cx = client(version, declared.clone(), "s");
+        let outcome = setup.server.call(Call::new(tool()), &cx).await;
+        let told = setup.fake.requests().pop().unwrap().params["_meta"][key].clone();
+        assert_eq!(told, if passed { declared.clone() } else { json!({}) });
+        match outcome {
+            Ok(reply) => {
+                assert_eq!(
+                    (value(&reply.result), reply.result_type),
+                    (json!({"ttlMs": "own", "x": 1}), Some(Raw::of("x/later")))
+                );
+                assert!(passed);
+            }
+            Err(error) => assert!(!passed && error.kind == Kind::Unavailable, "{error}"),
+        }
+    }
+    // Not what the protocol defines itself, and nothing for who declared nothing.
+    let setup = Setup::with(extended(), |settings| settings.extensions = true);
+    let task = Operation::CallTool { name: "t".into(), arguments: Raw::of(&json!({"kind": "task"})) };
+    setup.perform(task, &client(Version::V2026_07_28, declared, "s")).await.unwrap_err();
+    setup.call(&client(Version::V2026_07_28, json!({"extensions": {}}), "s")).await.unwrap_err();
+}
+
 /// A server whose first request of a method is lost so.
 fn failing_once(way: Way, method: &'static str, fault: Fault) -> Arc<Fake> {
     let left = Mutex::new(Some(fault));
