@@ -187,7 +187,6 @@ fn unknown_keys_and_keys_of_later_versions_are_told_apart() {
         "context: {trust: {jwt: []}}",
         "backends: {memory: {enabled: true}}",
         "backends: {workspace: {}}",
-        "routes: [{match: x, cache: 5m}]",
         "storage: {url: 'postgres://x'}",
     ] {
         let found = problems(later);

@@ -47,7 +47,8 @@ pub(super) struct Desk<'a> {
     withdrawn: Vec<(Id, AbortHandle)>,
     /// A question that the client cannot be asked, if there was one.
     pub(super) missing: Option<CallError>,
-    asked: usize,
+    /// How many questions were put to the client.
+    pub(super) asked: usize,
 }
 
 /// A question that can be put to the client.

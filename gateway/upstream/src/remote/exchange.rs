@@ -159,6 +159,12 @@ impl Course {
                 insert(name, value);
             }
         }
+        for (name, value) in &self.request.undeclared {
+            let name = HeaderName::from_bytes(format!("{}{name}", names::PARAM_PREFIX).as_bytes());
+            if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
+                headers.append(name, value);
+            }
+        }
     }
 
     /// Reads an answer that came as one piece of JSON.

@@ -30,15 +30,17 @@ impl Inner {
                     .clone()
                     .map(|session| SessionKey { principal: cx.principal.clone(), session }),
             );
-            let timing = Timing::begin(&self.metrics, &slot, method(&call.operation), cx.deadline);
-            let performing = self.perform(&connection, &slot, &call, cx);
-            let outcome = match &call.operation {
-                Operation::ReadResource { uri } => {
-                    self.readings.read(&slot.key, uri, &self.metrics, performing).await
-                }
-                _ => performing.await,
+            // Only what is sent counts, and not what was kept.
+            let performing = async {
+                let timing = Timing::begin(&self.metrics, &slot, method(&call.operation), cx.deadline);
+                let outcome = self.perform(&connection, &slot, &call, cx).await;
+                timing.end(&outcome);
+                outcome
             };
-            timing.end(&outcome);
+            let outcome = match self.wanted(&call, &slot, &connection, cx) {
+                Some(wanted) => self.readings.read(&wanted, &self.metrics, performing).await,
+                None => performing.await,
+            };
             let Err(failure) = outcome else { return outcome.map_err(told) };
             if !std::mem::take(&mut again)
                 || !self.may_go_again(&failure, &call.operation, &slot, &connection, cx).await
@@ -103,6 +105,7 @@ impl Inner {
                     kept.as_ref().and_then(|kept| kept.offer.tools.iter().find(|tool| tool.name == *name));
                 Request {
                     name: Some(Arc::clone(name)),
+                    undeclared: offering::undeclared(tool, &call.undeclared),
                     param_headers: tool
                         .map(|tool| offering::param_headers(tool, arguments))
                         .unwrap_or_default(),
@@ -136,7 +139,9 @@ impl Inner {
         ask.log_level = cx.log_level;
         // A modern server hears with each request what its client can do; one that all share hears of nothing.
         let told = connection.version().era() == Era::Modern && self.settings().share != Share::Gateway;
-        ask.capabilities = told.then(|| self.abilities(cx).capabilities());
+        let others = self.other_extensions(cx);
+        ask.extended = told && !others.is_empty();
+        ask.capabilities = told.then(|| self.abilities(cx).capabilities_with(others));
         connection.call(&self.name, ask, cx).await
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use moongate_core::{Change, Context, Offer};
+use moongate_core::{Audience, Change, Context, Offer, SessionKey};
 use tokio::time::Instant;
 
 use super::{
@@ -53,7 +53,7 @@ impl Inner {
             News::Updated(uri) => {
                 // Before anybody is told: whoever reads then reads anew.
                 self.readings.updated(&uri);
-                self.changes.send(Change::Updated { uri });
+                self.changes.send_to(slot.audience(), Change::Updated { uri });
             }
             News::AskedUnbound => {
                 let this = Arc::clone(self);
@@ -70,7 +70,7 @@ impl Inner {
         if all.is_empty() {
             // Nobody has seen a list that could have changed, but a change was announced.
             for change in said {
-                self.changes.send(change.clone());
+                self.changes.send_to(slot.list_audience(), change.clone());
             }
         }
         for listed in all {
@@ -87,7 +87,7 @@ impl Inner {
                 let different = this.relist(&slot, &listed).await;
                 for change in [Change::Tools, Change::Prompts, Change::Resources] {
                     if said.contains(&change) || different.contains(&change) {
-                        this.changes.send(change);
+                        this.changes.send_to(slot.list_audience(), change);
                     }
                 }
             }
@@ -171,6 +171,25 @@ impl Inner {
             made.offer.instructions = None;
         }
         Kept { offer: Arc::new(made.offer), lists, left_out: made.left_out.into(), until }
+    }
+}
+
+impl Slot {
+    /// Whom it concerns what happens at the server behind it.
+    pub(super) fn audience(&self) -> Audience {
+        match (&self.key.principal, &self.key.session) {
+            (None, _) => Audience::Everybody,
+            (Some(principal), None) => Audience::Principal(principal.clone()),
+            (Some(principal), Some(session)) => {
+                let (principal, session) = (principal.clone(), Arc::clone(session));
+                Audience::Session(SessionKey { principal, session })
+            }
+        }
+    }
+
+    /// Whom it concerns what the server lists: lists are the same in all sessions of a principal.
+    fn list_audience(&self) -> Audience {
+        self.key.principal.clone().map_or(Audience::Everybody, Audience::Principal)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Legacy requests over HTTP: sessions, their streams, and calls that outlive the connection that made them.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use http::{HeaderValue, Response};
 use moongate_core::{CallError, Client, Kind};
@@ -24,6 +24,7 @@ use crate::{
     legacy::{Hello, Place, take},
     session::Live,
     tally::AGAIN,
+    target::UNCHECKED,
 };
 
 /// A request inside a session.
@@ -94,7 +95,7 @@ impl Visit<'_> {
             capabilities: client.capabilities.clone(),
             info: client.info.clone(),
             log_level: None,
-            subscriptions: BTreeSet::new(),
+            subscriptions: BTreeMap::new(),
         };
         if let Err(error) = self.gateway.state().put(&id, record).await {
             tracing::error!(%error, "the session could not be stored");
@@ -353,7 +354,7 @@ impl InSession<'_> {
         let running = self.live.start(id, &outbox)?;
         let way = Way::Session { live: Arc::clone(&self.live), running, can_stream: accept.events };
         let request = (id.clone(), method, params);
-        self.gateway().begin(&self.caller, request, outbox, way, &|_, _| Ok(())).await
+        self.gateway().begin(&self.caller, request, outbox, way, UNCHECKED).await
     }
 }
 

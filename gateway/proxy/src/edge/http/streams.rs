@@ -96,7 +96,8 @@ impl InSession<'_> {
     /// Tells the session what changes from now on, and first what came after the event it saw last.
     async fn listen(&self, after: Option<EventId>) -> Response<Body> {
         let gateway = self.gateway();
-        let Some(listener) = gateway.sessions.listener(&self.live.id, |_| {}) else {
+        let principal = self.visit.admitted.principal();
+        let Some(listener) = gateway.sessions.listener(&self.live.id, principal, |_| {}) else {
             return answer::refused(None, &Refusal::new(404, code::FORBIDDEN, "session expired"));
         };
         // Opened before the log is read: an event that comes in between is in both, and the reader skips the second.
