@@ -162,7 +162,7 @@ impl Course {
         for (name, value) in &self.request.undeclared {
             let name = HeaderName::from_bytes(format!("{}{name}", names::PARAM_PREFIX).as_bytes());
             if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
-                headers.append(name, value);
+                headers.push((name, value));
             }
         }
     }
