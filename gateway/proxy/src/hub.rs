@@ -1,10 +1,10 @@
-//! Tells listeners what changed: GET streams, pipes and `subscriptions/listen`.
+//! Tells listeners what changed: GET streams, pipes and `subscriptions/listen`. Nobody hears of what concerns others only.
 //!
 //! Each listener keeps a set of changes it has not told yet. A change that is already in the set is not added twice, so
 //! nothing is lost and nothing piles up, however slow the client is.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use moongate_core::Change;
+use moongate_core::{Announcement, Audience, Change, Principal};
 use moongate_wire::{Id, Raw, edit, write};
 use tokio::sync::Notify;
 
@@ -28,8 +28,8 @@ pub struct Filter {
     pub prompts: bool,
     /// `notifications/resources/list_changed`
     pub resources: bool,
-    /// `notifications/resources/updated` of these, and of what lies inside them.
-    pub uris: BTreeSet<String>,
+    /// `notifications/resources/updated` of these, and of what lies inside them; each with the session it is watched for.
+    pub uris: BTreeMap<String, String>,
     /// `notifications/tasks` of these: the backend and what it calls the task.
     pub tasks: BTreeSet<(Arc<str>, Arc<str>)>,
 }
@@ -40,12 +40,17 @@ impl Filter {
         Self { tools: true, prompts: true, resources: true, ..Self::default() }
     }
 
-    fn wants(&self, change: &Change) -> bool {
+    /// Whether `principal` wants to hear of `change`, told to `audience`. Lists are the same in all sessions of a principal.
+    fn wants(&self, change: &Change, principal: &Principal, audience: &Audience) -> bool {
         match change {
-            Change::Tools => self.tools,
-            Change::Prompts => self.prompts,
-            Change::Resources => self.resources,
-            Change::Updated { uri } => self.uris.iter().any(|watched| covers(watched, uri)),
+            Change::Tools => self.tools && audience.has(principal),
+            Change::Prompts => self.prompts && audience.has(principal),
+            Change::Resources => self.resources && audience.has(principal),
+            Change::Updated { uri } => self
+                .uris
+                .iter()
+                .any(|(watched, session)| covers(watched, uri) && audience.has_session(principal, session)),
+            // Whoever follows a task has shown an id that is good for its principal alone.
             Change::Task { backend, id, .. } => {
                 !self.tasks.is_empty() && self.tasks.contains(&(Arc::clone(backend), Arc::clone(id)))
             }
@@ -68,6 +73,7 @@ pub struct Hub {
 
 #[derive(Debug)]
 struct Inbox {
+    principal: Principal,
     filter: Mutex<Filter>,
     untold: Mutex<BTreeSet<Change>>,
     news: Notify,
@@ -82,19 +88,19 @@ pub struct Listener {
 }
 
 impl Hub {
-    /// Starts listening.
-    pub fn listen(self: &Arc<Self>, filter: Filter) -> Listener {
-        let inbox =
-            Arc::new(Inbox { filter: Mutex::new(filter), untold: Mutex::default(), news: Notify::new() });
+    /// Starts listening on behalf of `principal`.
+    pub fn listen(self: &Arc<Self>, principal: Principal, filter: Filter) -> Listener {
+        let (filter, untold, news) = (Mutex::new(filter), Mutex::default(), Notify::new());
+        let inbox = Arc::new(Inbox { principal, filter, untold, news });
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         lock(&self.listeners).insert(number, Arc::clone(&inbox));
         Listener { hub: Arc::clone(self), number, inbox }
     }
 
-    /// Tells everybody who wants to know. Never blocks.
-    pub fn publish(&self, change: &Change) {
+    /// Tells everybody whom it concerns and who wants to know. Never blocks.
+    pub fn publish(&self, Announcement { change, audience }: &Announcement) {
         for inbox in lock(&self.listeners).values() {
-            if lock(&inbox.filter).wants(change) {
+            if lock(&inbox.filter).wants(change, &inbox.principal, audience) {
                 let mut untold = lock(&inbox.untold);
                 untold.retain(|older| !older.is_outdone_by(change));
                 untold.insert(change.clone());
@@ -169,22 +175,32 @@ fn naming(params: &Raw, subscription: &Id) -> Raw {
 
 #[cfg(test)]
 mod tests {
+    use moongate_core::SessionKey;
+
     use super::*;
+
+    fn updated(uri: &str) -> Change {
+        Change::Updated { uri: uri.into() }
+    }
+
+    fn to_all(change: Change) -> Announcement {
+        Announcement { change, audience: Audience::Everybody }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn changes_are_coalesced_and_never_lost() {
         let hub = Arc::new(Hub::default());
-        let listener = hub.listen(Filter::lists());
+        let listener = hub.listen(Principal::local(), Filter::lists());
         for _ in 0..1000 {
-            hub.publish(&Change::Tools);
+            hub.publish(&to_all(Change::Tools));
         }
-        hub.publish(&Change::Prompts);
-        hub.publish(&Change::Updated { uri: "test://x".into() });
+        hub.publish(&to_all(Change::Prompts));
+        hub.publish(&to_all(updated("test://x")));
         assert_eq!(listener.changes().await, [Change::Tools, Change::Prompts]);
-        listener.refine(|filter| filter.uris = ["test://x".to_owned()].into());
-        hub.publish(&Change::Updated { uri: "test://x/part".into() });
-        hub.publish(&Change::Updated { uri: "test://xy".into() });
-        assert_eq!(listener.changes().await, [Change::Updated { uri: "test://x/part".into() }]);
+        listener.refine(|filter| filter.uris = [("test://x".to_owned(), "s".to_owned())].into());
+        hub.publish(&to_all(updated("test://x/part")));
+        hub.publish(&to_all(updated("test://xy")));
+        assert_eq!(listener.changes().await, [updated("test://x/part")]);
         drop(listener);
         assert!(lock(&hub.listeners).is_empty());
     }
@@ -192,25 +208,53 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn of_a_task_only_the_last_word_is_told_and_only_to_those_who_follow_it() {
         let hub = Arc::new(Hub::default());
-        let follower = hub.listen(Filter { tasks: [("a".into(), "1".into())].into(), ..Filter::default() });
-        let others = hub.listen(Filter::lists());
+        let follower = hub.listen(
+            Principal::local(),
+            Filter { tasks: [("a".into(), "1".into())].into(), ..Filter::default() },
+        );
+        let others = hub.listen(Principal::local(), Filter::lists());
         let task = |backend: &str, id: &str, text: &str| Change::Task {
             backend: backend.into(),
             id: id.into(),
             task: text.into(),
         };
-        hub.publish(&task("a", "1", r#"{"status":"working"}"#));
-        hub.publish(&task("b", "1", "{}"));
-        hub.publish(&task("a", "2", "{}"));
+        hub.publish(&to_all(task("a", "1", r#"{"status":"working"}"#)));
+        hub.publish(&to_all(task("b", "1", "{}")));
+        hub.publish(&to_all(task("a", "2", "{}")));
         let last = task("a", "1", r#"{"status":"completed","_meta":{"x":1}}"#);
-        hub.publish(&last);
-        hub.publish(&Change::Tools);
+        hub.publish(&to_all(last.clone()));
+        hub.publish(&to_all(Change::Tools));
         assert_eq!(follower.changes().await, std::slice::from_ref(&last));
         assert_eq!(others.changes().await, [Change::Tools]);
         let told: serde_json::Value = notification(&last, Some(&Id::from(7))).parse().unwrap();
         assert_eq!(told["method"], "notifications/tasks");
         let meta = serde_json::json!({"x": 1, "io.modelcontextprotocol/subscriptionId": 7});
         assert_eq!(told["params"], serde_json::json!({"status": "completed", "_meta": meta}));
+    }
+
+    #[test]
+    fn nobody_is_told_what_concerns_others() {
+        let hub = Arc::new(Hub::default());
+        let uris: BTreeMap<_, _> = [("test://x".to_owned(), "s".to_owned())].into();
+        let listen = |subject| {
+            hub.listen(Principal::issued(subject), Filter { uris: uris.clone(), ..Filter::lists() })
+        };
+        let (a, b) = (listen("a"), listen("b"));
+        let untold = |listener: &Listener| lock(&listener.inbox.untold).len();
+        let key = |session: &str| SessionKey { principal: Principal::issued("a"), session: session.into() };
+        let own = Audience::Principal(Principal::issued("a"));
+        for (audience, change, told) in [
+            (own.clone(), updated("test://x"), 1),
+            (Audience::Session(key("t")), updated("test://x/1"), 1),
+            (Audience::Session(key("s")), updated("test://x/2"), 2),
+            (own, Change::Tools, 3),
+            (Audience::Session(key("t")), Change::Prompts, 4),
+        ] {
+            hub.publish(&Announcement { change, audience });
+            assert_eq!((untold(&a), untold(&b)), (told, 0));
+        }
+        hub.publish(&to_all(Change::Resources));
+        assert_eq!((untold(&a), untold(&b)), (5, 1));
     }
 
     #[test]

@@ -14,13 +14,15 @@ mod declared;
 mod envelope;
 mod handshake;
 mod hearing;
+mod mailbox;
+mod naming;
 mod refusal;
 mod relay;
 mod subscriptions;
 mod task;
 
 pub(crate) use connection::{Connection, Request};
-pub(crate) use declared::Declared;
+pub(crate) use declared::{Declared, other_extensions};
 pub use handshake::EraChoice;
 pub(crate) use handshake::{Verdict, Ways, connect, contradicts};
 pub(crate) use hearing::{Hearing, News, roots};

@@ -48,7 +48,7 @@ fn named(id: &str) -> Params {
 async fn made(gateway: &Arc<Gateway>, caller: &Caller) -> String {
     let params = Params::read(Raw::of(&json!({"name": "up__t"}))).unwrap();
     let (request, way) = ((Id::from(1), Method::CallTool, &params), Way::Rounds { responses: None });
-    let job = gateway.begin(caller, request, outbox(caller, &params), way, &|_, _| Ok(())).await;
+    let job = gateway.begin(caller, request, outbox(caller, &params), way, &|_, _| Ok(Vec::new())).await;
     let Step::Done(Ok(reply)) = job.unwrap().step().await else { panic!("no task") };
     let message: Value = shape::message(&Id::from(1), Method::CallTool, &reply, MODERN).parse().unwrap();
     assert_eq!(message["result"]["resultType"], "task");

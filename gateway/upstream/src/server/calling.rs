@@ -30,15 +30,17 @@ impl Inner {
                     .clone()
                     .map(|session| SessionKey { principal: cx.principal.clone(), session }),
             );
-            let timing = Timing::begin(&self.metrics, method(&call.operation), cx.deadline);
-            let performing = self.perform(&connection, &slot, &call, cx);
-            let outcome = match &call.operation {
-                Operation::ReadResource { uri } => {
-                    self.readings.read(&slot.key, uri, &self.metrics, performing).await
-                }
-                _ => performing.await,
+            // Only what is sent counts, and not what was kept.
+            let performing = async {
+                let timing = Timing::begin(&self.metrics, &slot, method(&call.operation), cx.deadline);
+                let outcome = self.perform(&connection, &slot, &call, cx).await;
+                timing.end(&outcome);
+                outcome
             };
-            timing.end(&outcome);
+            let outcome = match self.wanted(&call, &slot, &connection, cx) {
+                Some(wanted) => self.readings.read(&wanted, &self.metrics, performing).await,
+                None => performing.await,
+            };
             let Err(failure) = outcome else { return outcome.map_err(told) };
             if !std::mem::take(&mut again)
                 || !self.may_go_again(&failure, &call.operation, &slot, &connection, cx).await
@@ -97,19 +99,25 @@ impl Inner {
         cx: &Context,
     ) -> Result<Reply, Failure> {
         // A modern server hears with each request what its client can do; one that all share hears of nothing.
-        let told = connection.version().era() == Era::Modern && self.settings().share != Share::Gateway;
-        let capabilities = told.then(|| self.abilities(cx).capabilities());
+        let legacy = connection.version().era() == Era::Legacy;
+        let told = !legacy && self.settings().share != Share::Gateway;
+        let others = self.other_extensions(cx);
+        let extended = told && !others.is_empty();
+        let abilities = self.abilities(cx);
+        let capabilities = told.then(|| abilities.capabilities_with(others));
         let mut ask = match &call.operation {
             Operation::CallTool { name, arguments } => {
-                let kept = slot.listed(&self.abilities(cx)).kept();
+                let kept = slot.listed(&abilities).kept();
                 let tool =
                     kept.as_ref().and_then(|kept| kept.offer.tools.iter().find(|tool| tool.name == *name));
                 Request {
                     name: Some(Arc::clone(name)),
+                    undeclared: offering::undeclared(tool, &call.undeclared),
                     param_headers: tool
                         .map(|tool| offering::param_headers(tool, arguments))
                         .unwrap_or_default(),
-                    as_task: tool.is_some_and(|tool| client::only_runs_as_task(&tool.definition)),
+                    // Modern servers decide that themselves.
+                    as_task: legacy && tool.is_some_and(|tool| client::only_runs_as_task(&tool.definition)),
                     ..Request::own("tools/call", named(name, arguments))
                 }
             }
@@ -141,6 +149,7 @@ impl Inner {
         ask.meta = call.meta.as_ref();
         ask.progress = call.meta.as_ref().is_some_and(wants_progress);
         ask.log_level = cx.log_level;
+        ask.extended = extended;
         ask.relays_tasks = told
             && ask.method == "tools/call"
             && cx.client.has_extension(TASKS)
