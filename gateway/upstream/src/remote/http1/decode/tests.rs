@@ -1,3 +1,5 @@
+//! Answers by the letter, in every cut, and those that are refused.
+
 use proptest::prelude::*;
 
 use super::*;
