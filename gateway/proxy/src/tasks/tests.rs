@@ -164,7 +164,7 @@ async fn a_result_is_the_tools_and_an_error_the_calls() {
     assert_eq!(got["result"]["content"], result["content"]);
     assert!(gateway.learnt.knows(caller.admitted.principal(), &"up".into(), "x://y"), "it may be read now");
 
-    for (said, told) in [(-32603, -32603), (-32020, -32603), (-32000, -32603), (-32099, -32099)] {
+    for (said, told) in [(-32603, -32603), (-32000, -32603), (-32099, -32099)] {
         let error = json!({"code": said, "message": "m"});
         let (gateway, _) = scene(json!({"taskId": "their/id", "status": "failed", "error": error}));
         let caller = knowing(&gateway).await;
