@@ -96,6 +96,7 @@ pub(crate) struct Connection {
 
 /// A request and what goes with it.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a matter of its own")]
 pub(crate) struct Request<'a> {
     pub(crate) method: &'static str,
     /// Without `_meta`.

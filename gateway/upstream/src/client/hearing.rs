@@ -339,9 +339,9 @@ impl Hearing {
         };
         // It asks from now on, also if it has not noticed yet.
         call.asking.store(true, Ordering::Relaxed);
-        match call.messages.put(Message::Request(request)) {
-            Err(Message::Request(unheard)) => Some(unheard),
-            _ => None,
+        match *call.messages.put(Message::Request(request)).err()? {
+            Message::Request(unheard) => Some(unheard),
+            Message::Notification(_) | Message::Response(_) => None,
         }
     }
 
