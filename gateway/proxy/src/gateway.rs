@@ -84,7 +84,10 @@ impl Announced {
         let shared = Arc::clone(&self.0);
         Changes::new(move |announcement| {
             let mut changes = shared.0.lock().unwrap_or_else(PoisonError::into_inner);
-            changes.retain(|older| !older.change.is_outdone_by(&announcement.change));
+            // Only a task can be, and others are many.
+            if matches!(announcement.change, Change::Task { .. }) {
+                changes.retain(|older| !older.change.is_outdone_by(&announcement.change));
+            }
             changes.insert(announcement);
             drop(changes);
             shared.1.notify_one();

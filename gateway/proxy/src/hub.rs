@@ -50,9 +50,9 @@ impl Filter {
                 .uris
                 .iter()
                 .any(|(watched, session)| covers(watched, uri) && audience.has_session(principal, session)),
-            // Whoever follows a task has shown an id that is good for its principal alone.
+            // Lists and tasks are a principal's; a task's name at its backend says of which session and process it is.
             Change::Task { backend, id, .. } => {
-                !self.tasks.is_empty() && self.tasks.contains(&(Arc::clone(backend), Arc::clone(id)))
+                audience.has(principal) && self.tasks.contains(&(Arc::clone(backend), Arc::clone(id)))
             }
         }
     }
@@ -102,7 +102,9 @@ impl Hub {
         for inbox in lock(&self.listeners).values() {
             if lock(&inbox.filter).wants(change, &inbox.principal, audience) {
                 let mut untold = lock(&inbox.untold);
-                untold.retain(|older| !older.is_outdone_by(change));
+                if matches!(change, Change::Task { .. }) {
+                    untold.retain(|older| !older.is_outdone_by(change));
+                }
                 untold.insert(change.clone());
                 drop(untold);
                 inbox.news.notify_one();

@@ -26,7 +26,7 @@ pub(crate) use declared::{Declared, other_extensions};
 pub use handshake::EraChoice;
 pub(crate) use handshake::{Verdict, Ways, connect, contradicts};
 pub(crate) use hearing::{Hearing, News, roots};
-pub(crate) use refusal::Failure;
+pub(crate) use refusal::{Failure, quoted};
 pub(crate) use task::{only_runs_as_task, with_extension};
 
 #[cfg(test)]

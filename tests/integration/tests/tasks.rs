@@ -134,6 +134,28 @@ async fn a_task_is_its_owners_and_nobody_elses() -> Result<()> {
     Ok(())
 }
 
+/// Each has a process of its own, and both processes call their first task the same.
+#[tokio::test]
+async fn nobody_hears_of_a_task_of_the_same_name() -> Result<()> {
+    let gateway = gateway().await?;
+    let mut callers = Vec::new();
+    for name in ["Ada", "Bob"] {
+        let client = knowing(&caller::issued(&gateway, name, "write").await?);
+        let id = started(&client).await?["taskId"].clone();
+        let mut listen = client.listen(&json!({"taskIds": [id]})).await?;
+        listen.message().await?.context("an acknowledgement")?;
+        callers.push((name, client, id, listen));
+    }
+    for (name, client, id, listen) in &mut callers {
+        let answer = json!({"name": {"action": "accept", "content": {"name": name}}});
+        client.request("tasks/update", &json!({"taskId": id, "inputResponses": answer})).await?.result()?;
+        let told = listen.message().await?.context("news of the task")?;
+        assert_eq!(told["params"]["taskId"], *id);
+        assert_eq!(told["params"]["result"]["content"][0]["text"], format!("Hello, {name}!"), "{told}");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn who_did_not_declare_tasks_is_told_what_is_missing() -> Result<()> {
     let gateway = gateway().await?;

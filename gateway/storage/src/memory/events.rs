@@ -1,6 +1,6 @@
 //! The event log of one session: the last frames of all its streams.
 //!
-//! Bounded by frames and by bytes; the oldest fall out. Numbers run through the session, so that an event's place is
+//! Bounded by frames and by bytes; the oldest fall out, the newest stays. Numbers run through the session, so that an event's place is
 //! found by subtraction.
 
 use std::collections::VecDeque;
@@ -34,7 +34,8 @@ impl EventLog {
         let id = EventId { stream, sequence: self.newest };
         self.bytes += frame.len();
         self.frames.push_back((id, frame));
-        while self.frames.len() > bounds.frames || self.bytes > bounds.bytes {
+        // The newest stays whatever its size: a client that was sent away comes back for it.
+        while self.frames.len() > 1 && (self.frames.len() > bounds.frames || self.bytes > bounds.bytes) {
             let Some((id, frame)) = self.frames.pop_front() else { break };
             self.bytes -= frame.len();
             self.fallen = Some(id);
@@ -108,9 +109,10 @@ mod tests {
         let (mut log, _) = log(Bounds { bytes: 35, ..WIDE }, &[1; 50]);
         assert_eq!((log.frames.len(), log.bytes), (3, 30));
         let huge = log.append(1, Bytes::from(vec![0; 36]), Bounds { bytes: 35, ..WIDE });
-        assert_eq!((log.frames.len(), log.bytes), (0, 0), "a frame that never fits is not kept");
-        assert_eq!(numbers(log.replay(huge)), Some(vec![]), "and can still be gone on from");
-        log.append(1, Bytes::from_static(b"next"), WIDE);
-        assert_eq!(numbers(log.replay(huge)), Some(vec![52]));
+        assert_eq!((log.frames.len(), log.bytes), (1, 36), "the newest is kept, however large");
+        assert_eq!(numbers(log.replay(huge)), Some(vec![]));
+        log.append(1, Bytes::from_static(b"next"), Bounds { bytes: 35, ..WIDE });
+        assert_eq!((log.frames.len(), log.bytes), (1, 4));
+        assert_eq!(numbers(log.replay(huge)), Some(vec![52]), "it is gone, but nothing after it");
     }
 }

@@ -4,9 +4,12 @@
 //! already, else to the youngest. Changes go to the catalog. What nobody can answer is refused at once, so that no server
 //! waits for ever; only a question for roots, which servers like to ask before anything else, waits for the first call.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use moongate_core::{Context, Principal, Raw, task::Group};
@@ -50,6 +53,8 @@ pub(crate) struct Hearing {
     upstream: Arc<str>,
     tasks: Group,
     /// The result of `roots/list`, where the configuration says it.
+    /// Tells this connection's tasks from those of others.
+    mark: Arc<str>,
     roots: Option<Raw>,
     news: Box<dyn Fn(News) + Send + Sync>,
     transport: OnceLock<Weak<dyn Transport>>,
@@ -128,6 +133,8 @@ impl Hearing {
     ) -> Self {
         Self {
             upstream,
+            // A new hasher is keyed at random.
+            mark: format!("{:016x}", RandomState::new().hash_one(0)).into(),
             tasks,
             roots,
             news: Box::new(news),
@@ -138,6 +145,22 @@ impl Hearing {
             quiet: Notify::new(),
             untaken: Arc::new(Semaphore::new(UNTAKEN)),
         }
+    }
+
+    /// The same, for a server whose tasks outlive a connection to it: whoever reaches it as `place` says finds them again.
+    pub(crate) fn at(mut self, place: &str) -> Self {
+        self.mark = place.into();
+        self
+    }
+
+    /// A task of this connection as others know it: processes that count their tasks give the same names.
+    pub(super) fn marked(&self, task: &str) -> Arc<str> {
+        format!("{}/{task}", self.mark).into()
+    }
+
+    /// What the server calls a task that others know by `name`, if it is one of this connection's.
+    pub(super) fn unmarked(&self, name: &str) -> Option<Arc<str>> {
+        name.strip_prefix(&*self.mark)?.strip_prefix('/').map(Arc::from)
     }
 
     /// Answers go this way from now on.

@@ -39,6 +39,8 @@ impl Mailbox {
     /// # Cancel safety
     /// Cancel safe.
     pub(super) async fn next(&self) -> Message {
+        // One that is filled as fast as it is read would let nobody else have a turn.
+        tokio::task::coop::consume_budget().await;
         poll_fn(|cx| {
             let mut shared = lock(&self.0);
             if let Some(message) = shared.messages.pop_front() {

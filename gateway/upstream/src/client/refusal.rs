@@ -16,7 +16,7 @@ pub(crate) const URL_ELICITATION_REQUIRED: i64 = -32042;
 const QUOTED: usize = 200;
 
 /// What a server says, as far as it is quoted: who reads it did not ask for a book.
-pub(super) fn quoted(words: &str) -> String {
+pub(crate) fn quoted(words: &str) -> String {
     words.chars().take(QUOTED).collect()
 }
 

@@ -75,7 +75,7 @@ pub(super) fn made(connection: &Connection, said: &Raw) -> Result<Reply, Failure
     }
     let life = ttl_ms.and_then(|ttl| Duration::try_from_secs_f64(ttl / 1000.0).ok()).unwrap_or(LONGEST_LIFE);
     connection.open_tasks.open(Arc::clone(&task_id), life);
-    Ok(Reply { task: Some(task_id), ..envelope::task(said).into() })
+    Ok(Reply { task: Some(connection.hearing.marked(&task_id)), ..envelope::task(said).into() })
 }
 
 /// Whether a task in this state stays as it is.
@@ -96,10 +96,11 @@ impl Connection {
         capabilities: Raw,
         meta: Option<&Raw>,
     ) -> Result<Reply, Failure> {
-        if !self.greeting.offers_tasks() {
-            // It may be another server than the one that made it.
+        // It may be another server than the one that made it, or another process.
+        let Some(id) = self.hearing.unmarked(id).filter(|_| self.greeting.offers_tasks()) else {
             return Err(RpcError::new(code::INVALID_PARAMS, "Invalid params: no such task").into());
-        }
+        };
+        let id = &id;
         let _under_way = self.hearing.begin();
         let name = Raw::of(&json!({"taskId": id}));
         let (method, params) = match act {

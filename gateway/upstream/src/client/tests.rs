@@ -46,6 +46,7 @@ impl Line {
             Hearing::new("git".into(), roots.clone(), abilities.roots, tasks.clone(), move |news| {
                 told.lock().unwrap().push(news);
             })
+            .at("here")
         };
         let way = Dialled(Arc::clone(&fake));
         let ways = Ways { main: &way, old: None };

@@ -4,7 +4,7 @@
 //! connection and no channel to it, which is most of what a general client costs. What bytes mean is left to `decode`.
 
 use std::{
-    future::Future as _,
+    future::{Future as _, poll_fn},
     io::{self, Write as _},
     pin::{Pin, pin},
     task::{Context, Poll},
@@ -122,7 +122,10 @@ impl Http1 {
     /// Whether it is still open while nobody uses it. What a server says unasked is not for us.
     pub(super) fn is_open(&mut self, cx: &mut Context<'_>) -> bool {
         let mut byte = [0; 1];
-        Pin::new(&mut self.stream).poll_read(cx, &mut ReadBuf::new(&mut byte)).is_pending()
+        let mut buffer = ReadBuf::new(&mut byte);
+        // A look, which must not be put off because the task has used up its turn.
+        let look = poll_fn(|cx| Pin::new(&mut self.stream).poll_read(cx, &mut buffer));
+        pin!(tokio::task::coop::unconstrained(look)).poll(cx).is_pending()
     }
 
     /// Keeps no more memory than the next answer is likely to need.
@@ -140,11 +143,13 @@ fn closed() -> io::Error {
 /// The head of a request, with room for its body where that follows in the same piece.
 fn head(url: &Uri, common: &[u8], request: &Outbound) -> Vec<u8> {
     let path = url.path_and_query().map_or("/", |path| path.as_str());
+    // An address without a path may have a query.
+    let root = if path.starts_with('/') { "" } else { "/" };
     let lines: usize =
         request.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     let body = if request.body.len() <= JOINED { request.body.len() } else { 0 };
     let mut out = Vec::with_capacity(64 + path.len() + common.len() + lines + body);
-    for part in [request.method.as_str(), " ", path, " HTTP/1.1\r\n"] {
+    for part in [request.method.as_str(), " ", root, path, " HTTP/1.1\r\n"] {
         out.extend_from_slice(part.as_bytes());
     }
     out.extend_from_slice(common);
@@ -180,6 +185,8 @@ mod tests {
         let expected =
             "POST /mcp?key=1 HTTP/1.1\r\nhost: x\r\nmcp-method: tools/call\r\ncontent-length: 2\r\n\r\n";
         assert_eq!(String::from_utf8(head(&url, b"host: x\r\n", &post)).unwrap(), expected);
+        let bare = String::from_utf8(head(&Uri::from_static("http://x?key=1"), b"", &post)).unwrap();
+        assert!(bare.starts_with("POST /?key=1 HTTP/1.1\r\n"), "{bare}");
         let get = Outbound { method: Method::GET, headers: Vec::new(), body: Bytes::new() };
         let expected = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
         assert_eq!(

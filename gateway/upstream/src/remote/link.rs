@@ -145,7 +145,7 @@ impl Link {
                 continue;
             }
             if all.is_empty() {
-                let rest = usize::try_from(body.size_hint().lower()).unwrap_or(0);
+                let rest = usize::try_from(body.size_hint().lower()).unwrap_or(0).min(self.max_message);
                 all.reserve(first.len() + data.len() + rest);
                 all.extend_from_slice(&first);
             }

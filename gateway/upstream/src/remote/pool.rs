@@ -39,7 +39,6 @@ const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A request: what it has beside the headers that all have.
-#[derive(Debug)]
 pub(super) struct Outbound {
     pub(super) method: Method,
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
@@ -90,7 +89,7 @@ pub(super) enum Unanswered {
 }
 
 impl Pool {
-    /// No connection yet; those made go through `connector`, and idle ones are closed after `idle`.
+    /// No connection yet; those made go through `connector`, and idle ones of HTTP/1.1 are closed after `idle`.
     pub(super) fn new(
         connector: Connector,
         url: &Uri,
@@ -290,10 +289,15 @@ impl http_body::Body for Body {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let body = self.get_mut();
         match body {
-            Self::Single { single: None, .. } => Poll::Ready(None),
-            Self::Single { single: Some(single), .. } => {
+            Self::Single { single: held, .. } => {
+                let Some(single) = held else { return Poll::Ready(None) };
                 let piece = single.poll_body(cx);
-                body.give_back();
+                if let Poll::Ready(Some(Err(_))) = piece {
+                    // Where the next answer would begin nobody knows.
+                    *held = None;
+                } else {
+                    body.give_back();
+                }
                 piece.map_ok(Frame::data)
             }
             Self::Shared(incoming) => Pin::new(incoming).poll_frame(cx).map_err(io::Error::other),

@@ -7,7 +7,7 @@ use moongate_core::Change;
 use super::{GRACE, Inner, MAX_CONNECTIONS, START_LIMIT, key::Key, lock, slot::Slot};
 use crate::{
     client::{self, Connection, Declared, Failure, Hearing, Verdict, Ways},
-    transport::Fault,
+    transport::{Fault, Way},
 };
 
 impl Inner {
@@ -126,7 +126,12 @@ impl Inner {
                 }
             };
             let (name, roots) = (Arc::clone(&self.name), self.roots.clone());
-            Hearing::new(name, roots, abilities.roots, self.tasks.clone(), news)
+            let hearing = Hearing::new(name, roots, abilities.roots, self.tasks.clone(), news);
+            match self.reach.main.way() {
+                Way::Http => hearing.at(self.remembered.fingerprint()),
+                // A process takes its tasks along when it ends.
+                Way::Pipe => hearing,
+            }
         };
         let ways = Ways { main: &*self.reach.main, old: self.reach.old.as_deref() };
         let connecting = client::connect(ways, known, abilities, hearing, &self.tasks);

@@ -12,7 +12,10 @@ use super::{
     remembered::RENEWED_AFTER,
     slot::Slot,
 };
-use crate::{client::News, transport::Fault};
+use crate::{
+    client::{News, quoted},
+    transport::Fault,
+};
 
 impl Inner {
     /// What a caller is offered: at once where it is known, else as soon as the server has said it.
@@ -57,7 +60,8 @@ impl Inner {
             }
             News::Task { id, task } => {
                 let backend = Arc::clone(&self.name);
-                self.changes.send(Change::Task { backend, id, task: task.as_str().into() });
+                let task = task.as_str().into();
+                self.changes.send_to(slot.audience(), Change::Task { backend, id, task });
             }
             News::AskedUnbound => {
                 let this = Arc::clone(self);
@@ -117,7 +121,8 @@ impl Inner {
             Ok(fetched) => fetched,
             Err(error) => {
                 tracing::debug!(upstream = &*self.name, %error, "cannot be listed");
-                let refused = || Fault::Garbled(format!("it cannot be listed: {error}").into());
+                let refused =
+                    || Fault::Garbled(format!("it cannot be listed: {}", quoted(&error.to_string())).into());
                 slot.troubled(&error.blame().unwrap_or_else(refused));
                 return Vec::new();
             }

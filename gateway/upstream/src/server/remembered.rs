@@ -51,6 +51,11 @@ pub(crate) struct Known {
 }
 
 impl Remembered {
+    /// Names the way the server is reached.
+    pub(crate) fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
     pub(crate) fn new(store: Arc<dyn Store>, clock: Clock, upstream: Arc<str>, fingerprint: String) -> Self {
         Self { store, clock, upstream, fingerprint }
     }

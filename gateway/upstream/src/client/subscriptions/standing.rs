@@ -63,7 +63,7 @@ impl Connection {
         // Whatever else a server tells of, nobody waits for it.
         let id = notification.params.task_id().filter(|id| self.subscriptions.follows(id));
         if let (Some(id), Some(said)) = (id, notification.params.raw()) {
-            self.hearing.tell(News::Task { id: id.into(), task: envelope::task(&said) });
+            self.hearing.tell(News::Task { id: self.hearing.marked(id), task: envelope::task(&said) });
         }
     }
 

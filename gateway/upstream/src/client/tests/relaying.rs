@@ -33,7 +33,7 @@ fn task(kind: &str, status: &str) -> Value {
 }
 
 async fn acts(line: &Line, act: TaskAct) -> Result<Reply, Failure> {
-    soon(line.connection.act_on_task(&"7".into(), &act, declared(), None)).await
+    soon(line.connection.act_on_task(&"here/7".into(), &act, declared(), None)).await
 }
 
 /// A call that was answered with a task: the reply.
@@ -47,7 +47,7 @@ async fn made(line: &Line, said: Value) -> Result<Reply, Failure> {
 async fn a_task_is_given_to_a_client_that_knows_tasks_and_keeps_the_server_until_it_has_ended() {
     let line = line().await;
     let reply = made(&line, task("task", "working")).await.unwrap();
-    assert_eq!(reply.task.as_deref(), Some("7"));
+    assert_eq!(reply.task.as_deref(), Some("here/7"));
     assert_eq!(value(&reply.result), json!({"taskId": "7", "status": "working", "ttlMs": 5000}));
     assert!(line.connection.is_busy());
     for (status, busy) in [("working", true), ("input_required", true), ("completed", false)] {
@@ -102,6 +102,11 @@ async fn what_is_no_task_or_another_one_is_not_passed_on() {
         let server = async { line.fake.held("tasks/get").await.answer(said.clone()) };
         let (got, ()) = tokio::join!(acts(&line, TaskAct::Get), server);
         assert!(matches!(got, Err(Failure::Invalid(_))), "{said}");
+    }
+    // A task of another process, which may have the same name.
+    for name in ["there/7", "7", "here"] {
+        let got = soon(line.connection.act_on_task(&name.into(), &TaskAct::Cancel, declared(), None)).await;
+        assert!(matches!(got, Err(Failure::Rpc(error)) if error.code == -32602), "{name}");
     }
     // A task that nobody declared to know.
     let call = line.call(&modern_client(&Caller::willing()));
@@ -174,7 +179,7 @@ async fn a_watched_task_is_news_and_others_are_not() {
     }
     settle().await;
     let said = Raw::of(&json!({"status": "completed", "taskId": "7"}));
-    assert_eq!(line.news(), [News::Task { id: "7".into(), task: said }]);
+    assert_eq!(line.news(), [News::Task { id: "here/7".into(), task: said }]);
     acts(&line, TaskAct::Unwatch).await.unwrap();
     assert!(!line.fake.is_given_up(listen.got.id), "somebody watches it still");
     acts(&line, TaskAct::Unwatch).await.unwrap();

@@ -98,11 +98,11 @@ pub(super) fn head(buffer: &mut BytesMut) -> io::Result<Option<(Head, Decoder)>>
 
 fn read_headers(
     lines: &[httparse::Header<'_>],
-    keeps: bool,
+    current: bool,
     status: StatusCode,
 ) -> io::Result<(Head, Decoder)> {
     let mut headers = HeaderMap::new();
-    let (mut length, mut chunked, mut kept) = (None, false, keeps);
+    let (mut length, mut chunked, mut kept, mut closes) = (None, false, current, false);
     for line in lines {
         let is = |name: &HeaderName| line.name.eq_ignore_ascii_case(name.as_str());
         if is(&header::CONTENT_LENGTH) {
@@ -117,8 +117,8 @@ fn read_headers(
             chunked = true;
         } else if is(&header::CONNECTION) {
             for word in line.value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
-                kept = !word.eq_ignore_ascii_case(b"close")
-                    && (kept || word.eq_ignore_ascii_case(b"keep-alive"));
+                closes |= word.eq_ignore_ascii_case(b"close");
+                kept |= word.eq_ignore_ascii_case(b"keep-alive");
             }
         } else if let Some(name) =
             [header::CONTENT_TYPE, SESSION_ID, header::LOCATION].iter().find(|name| is(name))
@@ -129,10 +129,9 @@ fn read_headers(
     }
     let rest = match (chunked, length) {
         _ if matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) => Rest::Nothing,
-        (true, None) => Rest::Size,
-        // Some of those on the way may have believed the one, some the other.
-        (true, Some(_)) => {
-            kept = false;
+        // Some of those on the way may have believed the length instead; and 1.0 knows no chunks.
+        (true, length) => {
+            kept &= length.is_none() && current;
             Rest::Size
         }
         (false, Some(0)) => Rest::Nothing,
@@ -142,7 +141,7 @@ fn read_headers(
             Rest::UntilClosed
         }
     };
-    Ok((Head { status, headers }, Decoder { rest, kept }))
+    Ok((Head { status, headers }, Decoder { rest, kept: kept && !closes }))
 }
 
 impl Decoder {
@@ -204,8 +203,14 @@ impl Decoder {
 
     pub(super) fn left(&self) -> u64 {
         match self.rest {
-            Rest::Bytes(left) | Rest::Chunk(left) => left,
-            Rest::Nothing | Rest::Size | Rest::ChunkEnd | Rest::Trailers(_) | Rest::UntilClosed => 0,
+            Rest::Bytes(left) => left,
+            // What a chunk says of itself is checked by nobody.
+            Rest::Chunk(_)
+            | Rest::Nothing
+            | Rest::Size
+            | Rest::ChunkEnd
+            | Rest::Trailers(_)
+            | Rest::UntilClosed => 0,
         }
     }
 

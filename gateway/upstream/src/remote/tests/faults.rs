@@ -187,6 +187,24 @@ async fn a_connection_that_nobody_uses_is_closed() {
 }
 
 #[tokio::test]
+async fn a_chunk_that_claims_to_be_huge_takes_no_memory() {
+    for size in ["ffffffffff", "7fffffffffffffff"] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let connected = connect_with(Spec::new("test", url.parse().unwrap())).await;
+        let serve = async {
+            let mut stream = accept(&listener).await;
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked";
+            let first = format!("{head}\r\n\r\n2\r\n{{ \r\n{size}\r\n \"id\": 1");
+            stream.write_all(first.as_bytes()).await.unwrap();
+            stream.write_all(b", ").await.unwrap();
+        };
+        let (events, ()) = tokio::join!(told(connected.transport.request(call(1, MODERN))), serve);
+        assert!(events[0].contains("was lost before the answer"), "{events:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_large_request_arrives_whole_and_a_refusal_in_the_middle_of_it_is_heard() {
     let mut server = Server::start().await;
     let connected = connect(&server).await;

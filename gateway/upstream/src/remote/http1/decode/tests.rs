@@ -44,6 +44,15 @@ fn a_body_ends_where_its_head_says() {
     for (text, expected) in [
         ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}", "200 {} kept"),
         ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: Close\r\n\r\n{}", "200 {} closed"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close, keep-alive\r\n\r\n{}", "200 {} closed"),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\nConnection: close\r\n\r\n{}",
+            "200 {} closed",
+        ),
+        (
+            "HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+            "200 {} closed",
+        ),
         ("HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\n{}", "200 {} closed"),
         ("HTTP/1.0 200 OK\r\ncontent-length: 2\r\nconnection: keep-alive\r\n\r\n{}", "200 {} kept"),
         ("HTTP/1.1 200 OK\r\n\r\n{}", "200 {} closed"),
