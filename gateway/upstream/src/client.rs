@@ -15,15 +15,17 @@ mod envelope;
 mod handshake;
 mod hearing;
 mod refusal;
+mod roots;
 mod subscriptions;
 mod task;
 
 pub(crate) use connection::{Connection, Request};
 pub(crate) use declared::Declared;
 pub use handshake::EraChoice;
-pub(crate) use handshake::{Verdict, Ways, connect, contradicts};
-pub(crate) use hearing::{Hearing, News, roots};
+pub(crate) use handshake::{Verdict, Ways, connect, contradicts, probe};
+pub(crate) use hearing::{Hearing, News, Open};
 pub(crate) use refusal::Failure;
+pub(crate) use roots::{Book, Roots, listed as listed_roots};
 pub(crate) use task::only_runs_as_task;
 
 #[cfg(test)]

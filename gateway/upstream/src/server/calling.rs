@@ -6,15 +6,16 @@ use moongate_core::{Call, CallError, Context, Operation, Raw, Reply, SessionKey}
 use moongate_wire::{Era, code, write};
 use serde_json::json;
 
-use super::{Inner, Share, offering, slot::Slot, timing::Timing};
+use super::{Inner, Share, offering, seating::Seat, timing::Timing};
 use crate::{
-    client::{self, Connection, Failure, Request},
+    client::{Connection, Failure, Request},
     transport::{Fault, Way},
 };
 
 impl Inner {
     pub(super) async fn call(self: &Arc<Self>, call: Call, cx: &Context) -> Result<Reply, CallError> {
-        let slot = self.slot(cx).await;
+        let mut seat = self.seat(&call.operation, cx).await?;
+        let slot = Arc::clone(&seat.slot);
         if let Operation::Unsubscribe { uri } = &call.operation
             && slot.watch_no_more(uri)
         {
@@ -31,17 +32,21 @@ impl Inner {
                     .map(|session| SessionKey { principal: cx.principal.clone(), session }),
             );
             let timing = Timing::begin(&self.metrics, method(&call.operation), cx.deadline);
-            let performing = self.perform(&connection, &slot, &call, cx);
+            seat.begin();
+            let performing = self.perform(&connection, &seat, &call, cx);
             let outcome = match &call.operation {
                 Operation::ReadResource { uri } => {
-                    self.readings.read(&slot.key, uri, &self.metrics, performing).await
+                    self.readings.read(&seat.lists.key, uri, &self.metrics, performing).await
                 }
                 _ => performing.await,
             };
             timing.end(&outcome);
+            if matches!(outcome, Ok(_) | Err(Failure::Rpc(_))) {
+                seat.answered();
+            }
             let Err(failure) = outcome else { return outcome.map_err(told) };
             if !std::mem::take(&mut again)
-                || !self.may_go_again(&failure, &call.operation, &slot, &connection, cx).await
+                || !self.may_go_again(&failure, &call.operation, &seat, &connection).await
             {
                 return Err(told(failure));
             }
@@ -54,10 +59,10 @@ impl Inner {
         self: &Arc<Self>,
         failure: &Failure,
         operation: &Operation,
-        slot: &Arc<Slot>,
+        seat: &Seat,
         connection: &Arc<Connection>,
-        cx: &Context,
     ) -> bool {
+        let slot = &seat.slot;
         let modern = connection.version().era() == Era::Modern;
         match failure {
             Failure::Fault(fault @ (Fault::SessionGone | Fault::Unreached(_))) => {
@@ -80,8 +85,8 @@ impl Inner {
             }
             // The tool has changed, and with it what headers repeat.
             Failure::Rpc(error) if modern && error.code == code::HEADER_MISMATCH => {
-                let listed = slot.listed(&self.abilities(cx));
-                self.refresh(slot, &listed, &[]);
+                let listed = seat.lists.listed(&seat.abilities);
+                self.refresh(&seat.lists, &listed, &[]);
                 listed.fetched().await;
                 true
             }
@@ -92,21 +97,20 @@ impl Inner {
     async fn perform(
         &self,
         connection: &Connection,
-        slot: &Slot,
+        seat: &Seat,
         call: &Call,
         cx: &Context,
     ) -> Result<Reply, Failure> {
         let mut ask = match &call.operation {
             Operation::CallTool { name, arguments } => {
-                let kept = slot.listed(&self.abilities(cx)).kept();
-                let tool =
-                    kept.as_ref().and_then(|kept| kept.offer.tools.iter().find(|tool| tool.name == *name));
+                let callable = seat.lists.listed(&seat.abilities).callable(name);
                 Request {
                     name: Some(Arc::clone(name)),
-                    param_headers: tool
-                        .map(|tool| offering::param_headers(tool, arguments))
+                    param_headers: callable
+                        .as_ref()
+                        .map(|callable| offering::param_headers(&callable.tool, arguments))
                         .unwrap_or_default(),
-                    as_task: tool.is_some_and(|tool| client::only_runs_as_task(&tool.definition)),
+                    as_task: callable.is_some_and(|callable| callable.only_as_task),
                     ..Request::own("tools/call", named(name, arguments))
                 }
             }
@@ -136,7 +140,7 @@ impl Inner {
         ask.log_level = cx.log_level;
         // A modern server hears with each request what its client can do; one that all share hears of nothing.
         let told = connection.version().era() == Era::Modern && self.settings().share != Share::Gateway;
-        ask.capabilities = told.then(|| self.abilities(cx).capabilities());
+        ask.capabilities = told.then(|| seat.abilities.capabilities());
         connection.call(&self.name, ask, cx).await
     }
 }

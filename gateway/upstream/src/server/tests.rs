@@ -3,6 +3,9 @@
 mod calling;
 mod connecting;
 mod offering;
+mod pooling;
+mod probing;
+mod roots;
 mod sharing;
 
 use std::{
@@ -63,6 +66,7 @@ impl Setup {
             scope: Scope::write(),
             roots: None,
             idle_timeout: None,
+            max_processes: NonZeroUsize::new(4).unwrap(),
             list_timeout: Duration::from_secs(10),
             instructions: true,
         };

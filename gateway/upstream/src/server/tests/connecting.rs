@@ -189,20 +189,7 @@ async fn a_server_that_took_the_place_of_a_modern_one_and_says_nothing_is_looked
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_found_era_is_believed_for_a_day_and_a_configured_one_is_not_looked_for() {
-    let setup = Setup::new(legacy(Way::Pipe));
-    let probes = |setup: &Setup| setup.fake.count("server/discover");
-    setup.call(&bare()).await.unwrap();
-    for (later, expected) in
-        [(Duration::from_hours(23), 1), (Duration::from_hours(2), 2), (Duration::from_hours(23), 2)]
-    {
-        setup.clock.advance(later);
-        let last = setup.fake.dials() - 1;
-        setup.fake.end(last, Fault::Lost("killed".into()));
-        settle().await;
-        setup.call(&bare()).await.unwrap();
-        assert_eq!(probes(&setup), expected, "{later:?}");
-    }
+async fn a_configured_era_is_not_looked_for() {
     for (era, fake, method) in [
         (EraChoice::Legacy, legacy(Way::Http), "initialize"),
         (EraChoice::Modern, modern(Way::Http), "server/discover"),
