@@ -200,14 +200,17 @@ impl Server {
     /// server for those that can do the same as the one that used it last.
     pub async fn warm(&self) {
         let cx = self.0.usual_client().await;
-        let slot = self.0.slot(&cx, &self.0.abilities(&cx)).await;
+        let abilities = self.0.abilities(&cx);
+        if self.0.keeps_apart(&abilities).await {
+            return;
+        }
+        let slot = self.0.slot(&cx, &abilities).await;
         // Why it failed is logged where it did.
         let _started = self.0.connection(&slot).await.is_ok();
     }
 
     /// Starts it and lists what it offers, so that [`Server::status`] tells how it is now.
     pub async fn examine(&self) {
-        self.warm().await;
         let cx = self.0.usual_client().await;
         let abilities = self.0.abilities(&cx);
         let slot = self.0.slot(&cx, &abilities).await;
@@ -312,6 +315,10 @@ impl Backend for Server {
 
     fn roots_changed(&self, session: &SessionKey) {
         self.0.book.forget(session);
+        // It need not come back to where it was told the old ones.
+        for slot in self.0.all_slots().iter().filter(|slot| slot.key.roots.is_some()) {
+            slot.forget(session);
+        }
     }
 
     fn session_ended(&self, session: &SessionKey) {

@@ -60,6 +60,8 @@ pub(crate) struct Hearing {
     upstream: Arc<str>,
     tasks: Group,
     open: Open,
+    /// It was told that the server asks for roots.
+    told_of_roots: AtomicBool,
     news: Box<dyn Fn(News) + Send + Sync>,
     transport: OnceLock<Weak<dyn Transport>>,
     version: OnceLock<Version>,
@@ -143,6 +145,7 @@ impl Hearing {
             upstream,
             tasks,
             open,
+            told_of_roots: AtomicBool::new(false),
             news: Box::new(news),
             transport: OnceLock::new(),
             version: OnceLock::new(),
@@ -228,9 +231,10 @@ impl Hearing {
         }
     }
 
-    /// The server asks for the roots of a client. Where they are known for all who share it, it learns nothing by that.
+    /// The server asks for the roots of a client. Where they are known for all who share it, it learns nothing by that, and
+    /// nothing more by asking again.
     pub(super) fn asks_for_roots(&self) {
-        if self.open.fixed.is_none() {
+        if self.open.fixed.is_none() && !self.told_of_roots.swap(true, Ordering::Relaxed) {
             self.tell(News::AskedRoots);
         }
     }

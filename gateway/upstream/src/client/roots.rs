@@ -1,8 +1,8 @@
 //! The directories that a server may ask for: as configured, or as the client of a session said once.
 //!
 //! A client is asked once for each session; what it said is kept until the session ends, the client says that it changed,
-//! or nobody has asked for long. A call that belongs to no session has a client that nobody knows again: it is asked for
-//! each call.
+//! or nobody has asked for long. The client of a call that belongs to no session is not known again: it is asked by the
+//! call that the server asks in.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -61,6 +61,11 @@ impl Roots {
 }
 
 impl Book {
+    /// Whether a call has a session that can say it once for all.
+    pub(crate) fn knows(cx: &Context) -> bool {
+        cx.transport_session.is_some() || cx.session_named
+    }
+
     /// What the session of a call has said, if the call has one and it has.
     pub(crate) fn kept(&self, cx: &Context) -> Option<Roots> {
         let session = session_of(cx)?;

@@ -41,7 +41,7 @@ impl Inner {
                 _ => performing.await,
             };
             timing.end(&outcome);
-            if matches!(outcome, Ok(_) | Err(Failure::Rpc(_))) {
+            if !matches!(outcome, Err(Failure::Fault(_) | Failure::Invalid(_))) {
                 seat.answered();
             }
             let Err(failure) = outcome else { return outcome.map_err(told) };

@@ -46,15 +46,15 @@ impl Key {
         }
     }
 
-    /// The key of the connection that lists for this one: what a server offers is one list for all who differ only in
-    /// roots and places.
+    /// The key of the connection that lists for this one: what is offered to calls without a session is one list, whichever
+    /// process they lease.
     pub(crate) fn of_lists(&self) -> Self {
-        Self { roots: None, place: 0, ..self.clone() }
+        Self { place: 0, ..self.clone() }
     }
 
     /// Whether it lists for itself.
     pub(crate) fn lists(&self) -> bool {
-        self.roots.is_none() && self.place == 0
+        self.place == 0
     }
 
     /// Whether the connection ends with `session`.

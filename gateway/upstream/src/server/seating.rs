@@ -1,21 +1,21 @@
 //! Which connection a call is made on.
 //!
 //! ```text
-//! call ─ share, what the client can do ─→ the slot that lists
-//!           ├─ the server asks for roots: one for each set of them, for which the client is asked first
-//!           └─ the server asks questions: one for each session; calls without one lease a process each
+//! call ─ share, what the client can do ─→ slot
+//!           ├─ the server asks for roots: one for each set of them, for which the client of a session is asked once
+//!           ├─ the server asks questions: one for each session
+//!           └─ either, and the call has no session: it leases a process
 //! ```
 //! Both are only known of legacy servers, and remembered. What a modern one asks comes with the answer to the call.
 
 use std::sync::{Arc, atomic::Ordering};
 
-use moongate_core::{Answer, Ask, CallError, Context, Kind, Operation};
-use moongate_wire::Era;
+use moongate_core::{Answer, Ask, CallError, Context, Kind, Operation, Raw};
 use tokio::time::Instant;
 
 use super::{GRACE, Inner, Share, key::Key, lock, pool::Taken, slot::Slot};
 use crate::{
-    client::{Declared, Failure, Roots},
+    client::{Book, Declared, Failure, Roots},
     transport::Way,
 };
 
@@ -68,27 +68,27 @@ impl Inner {
     ) -> Result<Seat, CallError> {
         let abilities = self.abilities(cx);
         let manners = self.manners().await;
+        if manners.keeps_to_roots && self.depends_on_roots(&abilities) && Book::knows(cx) {
+            self.ask_for_roots(operation, cx).await?;
+        }
         let lists = self.listing_slot(cx, &abilities, manners);
         let mut seat = Seat { slot: Arc::clone(&lists), lists, abilities, lease: None };
         // What is watched is watched for longer than a call.
         let lasting = matches!(operation, Operation::Subscribe { .. } | Operation::Unsubscribe { .. });
-        if lasting || !(manners.asks || manners.keeps_to_roots) {
-            return Ok(seat);
-        }
-        let began = Instant::now();
-        let roots = if manners.keeps_to_roots && seat.abilities.roots && self.roots.is_none() {
-            self.roots_of(operation, cx).await?
-        } else {
-            None
-        };
-        if let Some(roots) = &roots {
-            seat.slot = self.told(&seat.lists, roots);
-        }
-        if self.leases(cx, manners) {
-            // Waiting for a client counts in no deadline.
-            self.lease(&mut seat, roots.as_ref(), cx.deadline + began.elapsed()).await?;
+        if !lasting && self.leases(cx, &seat.abilities, manners) {
+            self.lease(&mut seat, cx.deadline).await?;
         }
         Ok(seat)
+    }
+
+    /// Whether calls of clients that can do this need a connection of their own, which nobody can make before they call.
+    pub(super) async fn keeps_apart(&self, abilities: &Declared) -> bool {
+        self.manners().await.keeps_to_roots && self.depends_on_roots(abilities)
+    }
+
+    /// Whether what the server is told of roots is what a client that can do this says.
+    fn depends_on_roots(&self, abilities: &Declared) -> bool {
+        abilities.roots && self.roots.is_none()
     }
 
     async fn manners(&self) -> Manners {
@@ -105,7 +105,7 @@ impl Inner {
     fn listing_slot(&self, cx: &Context, abilities: &Declared, manners: Manners) -> Arc<Slot> {
         let share = match self.settings().share {
             Share::Principal if manners.asks && cx.session_named => Share::Session,
-            Share::Session if self.leases(cx, manners) => Share::Principal,
+            Share::Session if self.leases(cx, abilities, manners) => Share::Principal,
             share => share,
         };
         // A modern server is told with each request.
@@ -115,7 +115,12 @@ impl Inner {
         {
             return slot;
         }
-        self.slot_at(Key::of(cx, share, told_once), told_once, None)
+        let key = Key::of(cx, share, told_once);
+        let apart = manners.keeps_to_roots && self.depends_on_roots(abilities);
+        match self.book.kept(cx).filter(|_| apart) {
+            Some(roots) => self.slot_at(Key { roots: Some(roots.hash), ..key }, told_once, Some(&roots.told)),
+            None => self.slot_at(key, told_once, None),
+        }
     }
 
     /// The connection that a caller has had since before the server was found to have become modern: it goes on with that.
@@ -128,21 +133,15 @@ impl Inner {
         slot.is_running().then(|| Arc::clone(slot))
     }
 
-    fn slot_at(&self, key: Key, declared: &Declared, roots: Option<&Roots>) -> Arc<Slot> {
+    fn slot_at(&self, key: Key, declared: &Declared, roots: Option<&Raw>) -> Arc<Slot> {
         let mut slots = lock(&self.slots);
         if let Some(slot) = slots.get(&key) {
             return Arc::clone(slot);
         }
-        let told = roots.map(|roots| roots.told.clone());
-        let slot = Arc::new(Slot::new(key.clone(), declared.clone(), told, self.metrics.up().clone()));
+        let (declared, up) = (declared.clone(), self.metrics.up().clone());
+        let slot = Arc::new(Slot::new(key.clone(), declared, roots.cloned(), up));
         slots.insert(key, Arc::clone(&slot));
         slot
-    }
-
-    /// The slot beside `lists` whose server is told these roots.
-    fn told(&self, lists: &Slot, roots: &Roots) -> Arc<Slot> {
-        let key = Key { roots: Some(roots.hash), ..lists.key.clone() };
-        self.slot_at(key, &lists.declared, Some(roots))
     }
 
     /// The slot that lists for those who use this one.
@@ -150,7 +149,7 @@ impl Inner {
         if slot.key.lists() {
             return Arc::clone(slot);
         }
-        self.slot_at(slot.key.of_lists(), &slot.declared, None)
+        self.slot_at(slot.key.of_lists(), &slot.declared, slot.roots.as_ref())
     }
 
     /// The slot by which it is best listed what `lists` offers: one that is connected, if there is one.
@@ -164,43 +163,36 @@ impl Inner {
         Arc::clone(other.unwrap_or(lists))
     }
 
-    /// The roots of a call's client: as it said before, or says now. `None` where it cannot be asked.
-    async fn roots_of(&self, operation: &Operation, cx: &Context) -> Result<Option<Roots>, CallError> {
-        if let Some(kept) = self.book.kept(cx) {
-            return Ok(Some(kept));
-        }
-        // A modern client is asked by the answer to a call, which only some calls may have.
-        let askable =
-            cx.client.version.era() == Era::Legacy || !matches!(operation, Operation::Complete { .. });
-        if !askable {
-            return Ok(None);
+    /// Asks the client of a session for its roots, unless it has said them or cannot be asked now.
+    async fn ask_for_roots(&self, operation: &Operation, cx: &Context) -> Result<(), CallError> {
+        // A modern client is asked by the answer to a call, which only these may have.
+        let asks = matches!(
+            operation,
+            Operation::CallTool { .. } | Operation::GetPrompt { .. } | Operation::ReadResource { .. }
+        );
+        if !asks || self.book.kept(cx).is_some() {
+            return Ok(());
         }
         let roots = match cx.peer.ask_one("roots", Ask::Roots).await? {
             Answer::Result(told) => Roots::read(&told),
             Answer::Refused(_) => None,
         };
         // A client that does not say has none that a server could use.
-        let roots = roots.unwrap_or_else(Roots::none);
-        self.book.keep(cx, &roots);
-        Ok(Some(roots))
+        self.book.keep(cx, &roots.unwrap_or_else(Roots::none));
+        Ok(())
     }
 
     /// Whether a call of `cx` has a process for itself: its client cannot be told from others, and a question from a pipe
     /// does not say whose it is.
-    fn leases(&self, cx: &Context, manners: Manners) -> bool {
-        manners.asks
-            && !cx.session_named
+    fn leases(&self, cx: &Context, abilities: &Declared, manners: Manners) -> bool {
+        (manners.asks || manners.keeps_to_roots && self.depends_on_roots(abilities))
+            && !Book::knows(cx)
             && self.settings().share != Share::Gateway
             && self.reach.main.way() == Way::Pipe
     }
 
     /// Gives a call a process for itself, as soon as there is one.
-    async fn lease(
-        self: &Arc<Self>,
-        seat: &mut Seat,
-        roots: Option<&Roots>,
-        deadline: Instant,
-    ) -> Result<(), CallError> {
+    async fn lease(self: &Arc<Self>, seat: &mut Seat, deadline: Instant) -> Result<(), CallError> {
         let key = seat.slot.key.clone();
         let Some(principal) = &key.principal else { return Ok(()) };
         let size = self.settings().max_processes;
@@ -238,7 +230,7 @@ impl Inner {
         if let Some(before) = before.filter(|before| *before != key) {
             self.clear(&before);
         }
-        seat.slot = self.slot_at(key, &seat.lists.declared, roots);
+        seat.slot = self.slot_at(key, &seat.lists.declared, None);
         let (inner, slot) = (Arc::clone(self), Arc::clone(&seat.slot));
         seat.lease = Some(Lease { inner, slot, _taken: taken, begun: false });
         Ok(())

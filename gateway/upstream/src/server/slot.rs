@@ -304,8 +304,8 @@ impl Slot {
             Phase::Starting | Phase::Ready { .. } | Phase::Over => false,
         };
         // What many share is shown to people as well; a session rarely comes back.
-        let patience =
-            if self.key.session.is_some() || !self.key.lists() { Duration::ZERO } else { SHOWN_FOR };
+        let of_few = self.key.session.is_some() || self.key.roots.is_some() || !self.key.lists();
+        let patience = if of_few { Duration::ZERO } else { SHOWN_FOR };
         empty && lock(&self.watched).is_empty() && lock(&self.last_used).elapsed() >= patience
     }
 

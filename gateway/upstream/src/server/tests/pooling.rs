@@ -194,6 +194,29 @@ async fn only_the_very_first_question_has_nobody_and_its_callers_are_told_to_try
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_process_is_kept_when_it_has_answered_whatever_it_said() {
+    let setup = known_to_ask(|_| {}).await;
+    let caller = Caller::willing();
+    let bare = Context { session_named: false, ..caller.context(Version::V2026_07_28, json!({})) };
+    for (react, asks) in [
+        (React::Error(moongate_wire::RpcError::new(-32000, "no")), false),
+        (React::Result(json!({"content": [], "isError": true})), true),
+        (React::Result(json!({"content": []})), false),
+    ] {
+        let call = setup.begin(tool(), &bare);
+        let held = setup.fake.held("tools/call").await;
+        assert_eq!(held.got.line, 0);
+        if asks {
+            setup.fake.ask(0, json!(1), "sampling/createMessage", json!({}));
+            setup.fake.response(json!(1)).await;
+        }
+        held.react(react);
+        let outcome = soon(call).await.unwrap();
+        assert_eq!(asks, outcome.is_err_and(|error| matches!(error.kind, Kind::MissingCapability { .. })));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn sessions_and_servers_that_say_whose_question_it_is_lease_nothing() {
     let setup = known_to_ask(|_| {}).await;
     let caller = Caller::willing();

@@ -72,6 +72,13 @@ async fn the_first_question_is_answered_and_its_process_left_to_the_calls_it_has
     let apart = setup.fake.held("tools/call").await;
     assert_eq!(apart.got.line, 1, "it has other roots");
     assert!(!setup.fake.is_closed(0), "a call runs");
+    // One that has not said its roots, and cannot be asked now.
+    let (_, unknown) = rooted(MODERN, "three", "file:///c");
+    drop(setup.perform(Operation::Complete { params: Raw::empty_object() }, &unknown).await);
+    setup.fake.ask(0, json!(3), "roots/list", json!({}));
+    setup.fake.response(json!(3)).await;
+    settle().await;
+    assert!(setup.fake.dials() == 3 && !setup.fake.is_closed(2), "the first has said it all");
     held.answer(json!({"content": []}));
     soon(running).await.unwrap().unwrap();
     setup.fake.closed(0).await;
@@ -79,7 +86,7 @@ async fn the_first_question_is_answered_and_its_process_left_to_the_calls_it_has
     let held = setup.fake.held("tools/call").await;
     setup.fake.ask(held.got.line, json!(2), "roots/list", json!({}));
     assert_eq!(setup.fake.response(json!(2)).await["result"]["roots"][0]["uri"], "file:///a");
-    assert_eq!((held.got.line, one.asked().len()), (2, 1));
+    assert_eq!((held.got.line, one.asked().len()), (3, 1));
     for (held, call) in [(held, again), (apart, second)] {
         held.answer(json!({"content": []}));
         soon(call).await.unwrap().unwrap();
@@ -94,16 +101,37 @@ async fn a_client_is_asked_again_when_it_says_so_and_when_its_session_is_another
     setup.server.roots_changed(&session(&cx));
     setup.call(&cx).await.unwrap();
     assert_eq!((caller.asked().len(), setup.fake.dials()), (2, 1), "they turned out to be the same");
+    setup.server.roots_changed(&session(&cx));
+    let slots = setup.server.0.all_slots();
+    let idle = slots.iter().filter_map(|slot| slot.take_idle(Duration::ZERO)).count();
+    assert_eq!(idle, 1, "nobody is bound to the process with the old ones");
     setup.server.session_ended(&session(&cx));
     setup.call(&cx).await.unwrap();
     assert_eq!(caller.asked().len(), 3);
-    let nameless = Context { session_named: false, ..rooted(MODERN, "default", "file:///a").1 };
-    let caller = Caller::willing();
-    let nameless = Context { peer: caller.context(MODERN, json!({"roots": {}})).peer, ..nameless };
-    for _ in 0..2 {
-        setup.call(&nameless).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_without_a_session_is_asked_when_the_server_asks_and_leaves_no_process_that_was_told() {
+    let shelf = known_to_ask(Way::Pipe).await.shelf;
+    let setup = Setup::on(shelf, holding(Way::Pipe), |_| {});
+    for (line, uri) in [(0, "file:///a"), (1, "file:///b")] {
+        let (caller, cx) = rooted(MODERN, "default", uri);
+        let cx = Context { session_named: false, ..cx };
+        let call = setup.begin(tool(), &cx);
+        let held = setup.fake.held("tools/call").await;
+        assert_eq!((held.got.line, caller.asked().len()), (line, 0));
+        let beside = setup.begin(tool(), &cx);
+        let other = setup.fake.held("tools/call").await;
+        assert_ne!(other.got.line, line, "nobody else may be there when it is told");
+        setup.fake.ask(line, json!(line + 1), "roots/list", json!({}));
+        assert_eq!(setup.fake.response(json!(line + 1)).await["result"]["roots"][0]["uri"], uri);
+        held.answer(json!({"content": []}));
+        soon(call).await.unwrap().unwrap();
+        setup.fake.closed(line).await;
+        other.answer(json!({"content": []}));
+        soon(beside).await.unwrap().unwrap();
+        assert!(!setup.fake.is_closed(line + 1), "that one was told nothing");
     }
-    assert_eq!(caller.asked().len(), 2, "nobody can tell whether that is the same client");
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,6 +177,20 @@ async fn what_cannot_ask_uses_what_is_known() {
     drop(setup.perform(complete(), &cx).await);
     let asked = setup.fake.requests().pop().unwrap();
     assert_eq!((asked.method, asked.line), ("completion/complete", 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_lists_and_watches_where_it_calls() {
+    let setup = known_to_ask(Way::Pipe).await;
+    let (_, cx) = rooted(LEGACY, "one", "file:///a");
+    assert_eq!(line(setup.call(&cx).await), 0);
+    setup.perform(subscribe(), &cx).await.unwrap();
+    assert_eq!(names(&setup.offer(&cx).await), ["t"]);
+    setup.changes();
+    setup.fake.say(0, note("notifications/tools/list_changed", json!({})));
+    setup.announced(Change::Tools).await;
+    setup.perform(unsubscribe(), &cx).await.unwrap();
+    assert_eq!((setup.fake.count("resources/unsubscribe"), setup.fake.dials()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
