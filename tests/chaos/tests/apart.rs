@@ -57,17 +57,16 @@ async fn callers_without_a_session_that_are_asked_at_once_are_each_asked_their_o
     assert!(told.contains("upstream asker") && told.contains("upstreams.asker.max_processes"), "{told}");
 
     // The next one has the process of whoever is answered first.
-    let queued = tokio::spawn({
-        let client = person(&gateway, "queued");
-        async move { client.call("asker__ask_form", json!({"message": "queued"})).await }
-    });
+    let client = person(&gateway, "queued");
+    let mut queued = tokio::task::JoinSet::new();
+    queued.spawn(async move { client.call("asker__ask_form", json!({"message": "queued"})).await });
     for (client, name, round) in waiting {
         let retry = client.retry("tools/call", &form(&name), &round)?;
         let answered = client.once(&retry).await?;
         let expected = json!({"action": "accept", "content": {"answer": name}});
         assert_eq!(serde_json::from_str::<Value>(text_of(&answered.response))?, expected);
     }
-    let answer = queued.await??;
+    let answer = queued.join_next().await.context("it runs")???;
     assert!(text_of(&json!({"result": answer})).contains("queued"), "{answer}");
     let after = Family::running(gateway.process().pid(), "moongate-peer")?;
     assert_eq!(after.len(), AT_ONCE, "they are kept for the next calls");

@@ -100,8 +100,10 @@ impl Probe {
         // So that those that were asked together are not the next time.
         let spread = u64::try_from(SPREAD.mul_f64(random()).as_millis()).unwrap_or(0);
         let now = inner.clock.millis();
+        let mut apart = false;
         inner
             .learn(|known| {
+                apart = known.asks || known.asks_roots;
                 known.at = now.saturating_add(spread);
                 if modern {
                     known.verdict = Verdict { modern, old_sse: false };
@@ -109,7 +111,8 @@ impl Probe {
             })
             .await;
         if modern {
-            inner.became_modern.store(true, Ordering::Relaxed);
+            // Those of a server that asks are for one caller each, and not found by what is known of a modern one.
+            inner.became_modern.store(!apart, Ordering::Relaxed);
             tracing::info!(
                 upstream = &*inner.name,
                 "has become modern; the next connection speaks 2026-07-28"

@@ -117,7 +117,7 @@ impl Inner {
         }
         let key = Key::of(cx, share, told_once);
         let apart = manners.keeps_to_roots && self.depends_on_roots(abilities);
-        match self.book.kept(cx).filter(|_| apart) {
+        match apart.then(|| self.book.kept(cx)).flatten() {
             Some(roots) => self.slot_at(Key { roots: Some(roots.hash), ..key }, told_once, Some(&roots.told)),
             None => self.slot_at(key, told_once, None),
         }
