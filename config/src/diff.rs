@@ -27,7 +27,7 @@ pub fn diff(old: &Config, new: &Config) -> Diff {
         ("context", old.context != new.context),
         ("security", old.security != new.security),
         ("upstreams", old.upstreams != new.upstreams),
-        ("routes", old.routes != new.routes),
+        ("routes", old.routes != new.routes || old.caches != new.caches),
         ("profiles", old.profiles != new.profiles),
         ("backends", old.backends != new.backends),
         ("storage", old.storage != new.storage),

@@ -28,7 +28,7 @@ pub use crate::{
         admin::Admin,
         backends::{Backend, Backends, Durability, Storage, ToolErrors},
         context::{Context, DurableSession, Eviction, ExpiredStatus, Sessions, Source, Sources, Trust},
-        routing::{ContextFields, Profile, Route, RouteArgs},
+        routing::{Cache, ContextFields, Profile, Route, RouteArgs},
         security::{Effect, Limits, RootKey, Rule, Security, ToolLimit},
         server::{Directories, Listen, PublicUrl, Server, Tls},
         telemetry::{LogFormat, LogLevel, Telemetry},

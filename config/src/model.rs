@@ -3,13 +3,13 @@
 //! `Raw*` mirrors the file: everything may be absent, every value knows where it stands. [`Config`] is what the program
 //! trusts: every value parsed, every name resolved, every default filled in. Each section has both in one file.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use self::{
     admin::{Admin, RawAdmin},
     backends::{Backends, RawBackends, RawStorage, Storage},
     context::{Context, RawContext, RawSessions, Sessions},
-    routing::{Profile, RawProfile, RawRoute, Route},
+    routing::{Cache, Profile, RawProfile, RawRoute, Route},
     security::{RawSecurity, Security},
     server::{Directories, RawServer, Server},
     telemetry::{RawTelemetry, Telemetry},
@@ -76,6 +76,8 @@ pub struct Config {
     pub upstreams: Vec<Upstream>,
     /// Exceptions to "every tool goes to its own backend", first match wins.
     pub routes: Vec<Route>,
+    /// How long resources are kept that were read: the routes with `cache`, first match wins.
+    pub caches: Vec<Cache>,
     /// Named subsets, by the name in their path `/mcp/{profile}`.
     pub profiles: BTreeMap<String, Profile>,
     /// The built-in backends.
@@ -97,11 +99,19 @@ impl Config {
             security: Security::defaults(directories),
             upstreams: Vec::new(),
             routes: Vec::new(),
+            caches: Vec::new(),
             profiles: BTreeMap::new(),
             backends: Backends::default(),
             storage: Storage::defaults(directories),
             telemetry: Telemetry::default(),
         }
+    }
+
+    /// How long what is read at `uri` of `upstream` is kept, if a route says.
+    pub fn cache_of(&self, upstream: &str, uri: &str) -> Option<Duration> {
+        let of = |cache: &&Cache| cache.upstream.as_deref().is_none_or(|name| name == upstream);
+        let cache = self.caches.iter().filter(of).find(|cache| cache.pattern.matches(uri))?;
+        Some(cache.keep)
     }
 
     /// The upstream called `name`, enabled or not.

@@ -167,7 +167,10 @@ function means(client, { _meta, closeSSEStream, sendNotification, signal }) {
   return {
     announce,
     signal,
-    hangUp: () => closeSSEStream?.(),
+    hangUp() {
+      closeSSEStream?.();
+      return closeSSEStream !== undefined;
+    },
     async progress(done, message) {
       if (_meta?.progressToken === undefined) return;
       const params = { progressToken: _meta.progressToken, progress: done, total: 100, message };
@@ -181,15 +184,16 @@ function means(client, { _meta, closeSSEStream, sendNotification, signal }) {
 }
 
 // Asks whatever a fixture wants to know, and lets it finish.
-async function ask({ server }, { rounds, finish }, given, { sendRequest }) {
+async function ask({ server }, { rounds, finish, named: isNamed }, given, { sendRequest }) {
   const can = (capability) => server.getClientCapabilities()?.[capability] !== undefined;
   const answers = {};
   for (const round of rounds) {
     const questions = Object.entries(round(given, answers, can));
     await Promise.all(
       questions.map(async ([key, question]) => {
+        const request = isNamed ? withName(question, key) : question;
         // Sent even to a client that declared no such capability: real servers do, and it is for the client to refuse.
-        answers[key] = await sendRequest(question, ANSWERS[question.method]).catch((error) => {
+        answers[key] = await sendRequest(request, ANSWERS[question.method]).catch((error) => {
           throw new McpError(ErrorCode.InternalError, `The client refused ${question.method}: ${error.message}`);
         });
       }),
@@ -197,6 +201,12 @@ async function ask({ server }, { rounds, finish }, given, { sendRequest }) {
   }
   return finish(answers);
 }
+
+// The key by which a modern client behind the gateway is to know the question.
+const withName = ({ method, params }, key) => ({
+  method,
+  params: { ...params, _meta: { 'dev.moongate/inputKey': key } },
+});
 
 // What a session has sent, so that a client which lost a stream can have the rest of it.
 class Events {

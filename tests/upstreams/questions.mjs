@@ -3,7 +3,8 @@
 // Written once for both eras. `rounds` says what is asked, one round after the other: each is a function from
 // (arguments, answers so far, can) to questions by key, where can(capability) tells what the client declared. `finish`
 // makes the result of the answers. A legacy server sends the questions as requests while the call runs, a modern one
-// returns them and is called again; `stateful` tells the latter to hand out a state even when it could do without.
+// returns them and is called again; `stateful` tells the latter to hand out a state even when it could do without, and
+// `named` tells the former to say its keys, which its protocol has no word for.
 
 import { messages, nothing, oneText, said, text } from './content.mjs';
 
@@ -61,6 +62,7 @@ export const askingTools = [
   {
     name: 'test_input_required_result_elicitation',
     description: 'Asks for a name and greets',
+    named: true,
     rounds: [() => ({ user_name: line(NAME, 'name') })],
     finish: ({ user_name: answer }) =>
       said(answer.content?.name ? `Hello, ${answer.content.name}!` : `No name was given: ${described(answer)}`),

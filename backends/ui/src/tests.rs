@@ -25,7 +25,7 @@ impl Desk {
 
     async fn result(&self, cx: &Context, tool: &str, arguments: Value) -> Value {
         let operation = Operation::CallTool { name: tool.into(), arguments: arguments.into() };
-        let reply = self.backend.call(Call { operation, meta: None }, cx).await.unwrap();
+        let reply = self.backend.call(Call::new(operation), cx).await.unwrap();
         reply.result.parse().unwrap()
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Check, set};
 use crate::{
-    load::read::At,
+    load::read::{At, Place},
     model::context::{Context, RawContext, RawSessions, RawTrust, Sessions, Source, Trust},
     units::Period,
 };
@@ -14,6 +14,9 @@ pub(super) fn sessions(raw: RawSessions, check: &mut Check<'_>) -> Sessions {
     period(&mut sessions.idle_timeout, raw.idle_timeout, check);
     period(&mut sessions.sweep_interval, raw.sweep_interval, check);
     set(&mut sessions.expired_status, raw.expired_status);
+    if let Some(At { value, place }) = raw.poll_after {
+        sessions.poll_after = value.0.and_then(|period| more_than_zero(period, &place, check));
+    }
     sessions
 }
 
@@ -34,24 +37,30 @@ pub(super) fn context(raw: RawContext, check: &mut Check<'_>) -> Context {
     context
 }
 
-/// A duration that must not be zero: timers would never rest, and everything would be over as it begins.
+/// A duration that must not be zero, if one is given.
 pub(super) fn period(target: &mut Duration, given: Option<At<Period>>, check: &mut Check<'_>) {
-    match given {
-        Some(At { value: Period(Duration::ZERO), place }) => {
-            check.conflict(&place, format!("{} is no time at all", place.found), "more than zero");
-        }
-        Some(At { value: Period(duration), .. }) => *target = duration,
-        None => {}
+    if let Some(At { value, place }) = given {
+        *target = more_than_zero(value, &place, check).unwrap_or(*target);
     }
+}
+
+/// A duration that must not be zero: timers would never rest, and everything would be over as it begins.
+pub(super) fn more_than_zero(
+    Period(given): Period,
+    place: &Place,
+    check: &mut Check<'_>,
+) -> Option<Duration> {
+    if given.is_zero() {
+        check.conflict(place, format!("{} is no time at all", place.found), "more than zero");
+        return None;
+    }
+    Some(given)
 }
 
 /// How long calls may take: more than no time, and no longer than `max`, that of any call.
 pub(super) fn call_timeout(given: &At<Period>, max: Duration, check: &mut Check<'_>) -> Option<Duration> {
-    let (Period(timeout), place) = (given.value, &given.place);
-    if timeout.is_zero() {
-        check.conflict(place, format!("{} is no time at all", place.found), "more than zero");
-        return None;
-    }
+    let place = &given.place;
+    let timeout = more_than_zero(given.value, place, check)?;
     if timeout > max {
         let message = format!("{} is longer than `security.limits.max_timeout`", place.found);
         check.conflict(place, message, "a shorter time, or a longer `max_timeout`");

@@ -13,8 +13,9 @@ use crate::{
     load::read::{At, Entries, Json, NonEmpty, Place},
     model::{
         Config,
-        routing::{Profile, RawProfile, RawRoute, RawRouteArgs, Route, RouteArgs},
+        routing::{Cache, Profile, RawProfile, RawRoute, RawRouteArgs, Route, RouteArgs},
     },
+    units::Period,
 };
 
 /// What routes and profiles are checked against.
@@ -26,19 +27,28 @@ pub(super) struct Routing<'a> {
 
 impl Routing<'_> {
     pub(super) fn routes(&mut self, raw: Vec<At<RawRoute>>, check: &mut Check<'_>) {
-        let mut seen: BTreeMap<String, Place> = BTreeMap::new();
+        let mut seen: BTreeMap<(Option<String>, String), Place> = BTreeMap::new();
         for At { mut value, place } in raw {
             let Some(pattern) = value.r#match.take() else {
                 check.missing(&place, "match");
                 continue;
             };
-            if let Some(first) = seen.get(pattern.value.as_str()) {
+            // Tools and resources are matched apart, and resources of each upstream too.
+            let upstream = value.upstream.as_ref().map_or("", |name| &name.value);
+            let of = value.cache.as_ref().map(|_| upstream.to_owned());
+            let key = (of, pattern.value.as_str().to_owned());
+            if let Some(first) = seen.get(&key) {
                 let message = format!("this route is never reached: {} matches the same", first.path);
                 check.conflict(&pattern.place, message, "one route for each pattern");
             }
-            seen.entry(pattern.value.as_str().to_owned()).or_insert_with(|| place.clone());
-            let route = self.route(pattern, value, &place, check);
-            self.config.routes.push(route);
+            seen.entry(key).or_insert_with(|| place.clone());
+            if let Some(period) = value.cache.take() {
+                let cache = self.cache(pattern, &period, value, check);
+                self.config.caches.push(cache);
+            } else {
+                let route = self.route(pattern, value, &place, check);
+                self.config.routes.push(route);
+            }
         }
     }
 
@@ -66,6 +76,52 @@ impl Routing<'_> {
             hide: raw.hide.is_some_and(|hide| hide.value),
             pattern: pattern.value,
         }
+    }
+
+    /// A route for resources: nothing that is said about tools fits it.
+    fn cache(&self, pattern: At<Glob>, period: &At<Period>, raw: RawRoute, check: &mut Check<'_>) -> Cache {
+        if period.value.0.is_zero() {
+            let message = format!("{} keeps nothing", period.place.found);
+            check.conflict(&period.place, message, "a longer duration, or a route without `cache`");
+        }
+        let RawRoute {
+            r#match: _,
+            upstream,
+            rename,
+            description,
+            scope,
+            limit,
+            timeout,
+            args,
+            context,
+            hide,
+            cache: _,
+        } = raw;
+        let others = [
+            ("rename", rename.map(|given| given.place)),
+            ("description", description.map(|given| given.place)),
+            ("scope", scope.map(|given| given.place)),
+            ("limit", limit.map(|given| given.place)),
+            ("timeout", timeout.map(|given| given.place)),
+            ("args", args.map(|given| given.place)),
+            ("context", context.map(|given| given.place)),
+            ("hide", hide.map(|given| given.place)),
+        ];
+        for (key, place) in others {
+            let Some(place) = place else { continue };
+            let message = format!("`{key}` is about tools, and with `cache` a route is about resources");
+            check.conflict(&place, message, "a route of its own for the tools");
+        }
+        let upstream = upstream.and_then(|name| {
+            let place = name.place.clone();
+            let name = self.named(name, check)?;
+            if !self.upstreams.iter().any(|known| known.name.value == name) {
+                let message = format!("{} is built in, and what is read there is never kept", place.found);
+                check.conflict(&place, message, "one of `upstreams`");
+            }
+            Some(name)
+        });
+        Cache { pattern: pattern.value, upstream, keep: period.value.0 }
     }
 
     /// The name of an upstream or a built-in backend that is there.

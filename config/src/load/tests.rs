@@ -124,7 +124,7 @@ fn every_key_reaches_the_configuration() {
 fn values_replace_defaults() {
     let config = config(concat!(
         "server: {listen: '127.0.0.1:0', max_body: 512KiB}\n",
-        "sessions: {idle_timeout: 250ms, expired_status: 401}\n",
+        "sessions: {idle_timeout: 250ms, expired_status: 401, poll_after: 25s}\n",
         "context: {eviction: ttl+lru, lru_max: 7, trust: {local: [], anonymous: [meta]}}\n",
         "security: {limits: {per_address: off, calls: off, connections: 5}, scopes: []}\n",
         "storage: {url: 'sqlite:data/x.db', durability: relaxed}\n",
@@ -132,6 +132,7 @@ fn values_replace_defaults() {
     assert_eq!((config.server.listen.ports, config.server.max_body), (0..=0, 512 << 10));
     assert_eq!(config.sessions.idle_timeout, Duration::from_millis(250));
     assert_eq!(config.sessions.expired_status, ExpiredStatus::Unauthorized);
+    assert_eq!(config.sessions.poll_after, Some(Duration::from_secs(25)));
     assert_eq!((config.context.eviction, config.context.lru_max.get()), (Eviction::TtlLru, 7));
     assert_eq!(config.context.trust.local, Sources::default());
     assert_eq!(config.context.trust.anonymous, Sources { headers: false, meta: true });
@@ -186,7 +187,6 @@ fn unknown_keys_and_keys_of_later_versions_are_told_apart() {
         "context: {trust: {jwt: []}}",
         "backends: {memory: {enabled: true}}",
         "backends: {workspace: {}}",
-        "routes: [{match: x, cache: 5m}]",
         "storage: {url: 'postgres://x'}",
     ] {
         let found = problems(later);
@@ -311,6 +311,7 @@ fn what_does_not_go_together_is_refused() {
         ("server: {tls: {key: x}}", "server.tls @1:15 the key `cert` is missing"),
         ("server: {max_body: 1B}", "server.max_body @1:20 `1B` is too small or too large"),
         ("sessions: {sweep_interval: 0s}", "sessions.sweep_interval @1:28 `0s` is no time at all"),
+        ("sessions: {poll_after: 0s}", "sessions.poll_after @1:24 `0s` is no time at all"),
         (
             "security: {limits: {call_timeout: 11m}}",
             "security.limits.call_timeout @1:35 `call_timeout` is longer than `max_timeout`",

@@ -7,7 +7,7 @@ use crate::{
         declare::{section, text, words},
         expand::Expander,
         node::{Node, Value},
-        read::{At, FromNode, Reader},
+        read::{At, FromNode, OrOff, Reader},
     },
     units::Period,
 };
@@ -39,6 +39,10 @@ section! {
         /// to a login.
         #[schemars(extend("default" = 404))]
         expired_status: ExpiredStatus,
+        /// How long the answer to a call may stay open before there is a result. Then a client of 2025-11-25, which can come
+        /// back for the rest, is sent away to do so, and the call goes on: for proxies that cut off whatever takes long.
+        #[schemars(extend("default" = "off"))]
+        poll_after: OrOff<Period>,
     }
 }
 
@@ -149,6 +153,8 @@ pub struct Sessions {
     pub sweep_interval: Duration,
     /// What a request of a session that is over gets.
     pub expired_status: ExpiredStatus,
+    /// How long an answer stays open before there is a result, where the client can come back for the rest; `None` is `off`.
+    pub poll_after: Option<Duration>,
 }
 
 /// The HTTP status for a session that is unknown or over.
@@ -239,6 +245,7 @@ impl Default for Sessions {
             idle_timeout: IDLE_TIMEOUT,
             sweep_interval: SESSION_SWEEP,
             expired_status: ExpiredStatus::default(),
+            poll_after: None,
         }
     }
 }

@@ -15,10 +15,10 @@ use crate::{
 };
 
 section! {
-    /// An exception for the tools whose name matches.
+    /// An exception for the tools whose name matches or, with `cache`, for the resources whose address does.
     #[schemars(rename = "Route")]
     struct RawRoute {
-        /// The name clients see, or a pattern with `*` and `?`.
+        /// The name clients see, or a pattern with `*` and `?`. With `cache`, the address of a resource.
         #[schemars(required)]
         r#match: Glob,
         /// The upstream or built-in backend that answers. Absent: the tool's own.
@@ -42,8 +42,10 @@ section! {
         /// Neither listed nor callable.
         #[schemars(extend("default" = false))]
         hide: bool,
+        /// How long what is read at the resources that match is kept for the caller who read it, where their upstream does
+        /// not say itself. An update that the upstream announces ends it. Such a route has only `match` and `upstream`.
+        cache: Period,
     }
-    later: ["cache"]
 }
 
 section! {
@@ -117,6 +119,17 @@ pub struct Route {
     pub context: ContextFields,
     /// Neither listed nor callable.
     pub hide: bool,
+}
+
+/// How long what is read at some resources is kept, where their upstream does not say itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cache {
+    /// The addresses.
+    pub pattern: Glob,
+    /// The upstream; `None`: whichever has the resource.
+    pub upstream: Option<String>,
+    /// How long.
+    pub keep: Duration,
 }
 
 /// What is done to the top-level arguments of a call. No name is in two of them, and none begins with `__`.

@@ -101,7 +101,9 @@ section! {
         list_timeout: Period,
         /// Directories it is told of, as paths or `file:///…`. Absent: those of the client.
         roots: Vec<At<Root>>,
-        /// Sends it the calls of tools that nobody lists. Only with `prefix: none`, and for one upstream.
+        /// Sends it the calls of tools that nobody lists, and tells it, if it is of the modern era, of extensions that a
+        /// client declared and the gateway does not know: it may answer that client's calls with results they define.
+        /// Scopes and rules apply; methods of such extensions are not sent. Only with `prefix: none`, and for one upstream.
         #[schemars(extend("default" = false))]
         forward_unlisted: bool,
         /// The largest message it may send.
@@ -151,7 +153,8 @@ pub struct Upstream {
     pub list_timeout: Duration,
     /// The directories it is told of, as URIs; `None`: those of the client.
     pub roots: Option<Vec<String>>,
-    /// Whether it gets the calls of tools that nobody lists. Then it has no prefix, and no other upstream has this.
+    /// Whether it gets the calls of tools that nobody lists, and hears of extensions that the gateway does not know. Then it
+    /// has no prefix, and no other upstream has this.
     pub forward_unlisted: bool,
     /// The largest message it may send, in bytes.
     pub max_message: usize,

@@ -126,6 +126,7 @@ impl Client {
             version: Some(VERSION),
             name: ask.name,
             param_headers: ask.repeated,
+            undeclared: Vec::new(),
         });
         while let Some(event) = exchange.next().await {
             match event {

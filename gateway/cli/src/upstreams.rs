@@ -262,6 +262,7 @@ fn settings(upstream: &config::Upstream) -> Settings {
         max_processes,
         list_timeout: upstream.list_timeout,
         instructions: upstream.instructions,
+        extensions: upstream.forward_unlisted,
     }
 }
 

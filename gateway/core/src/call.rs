@@ -11,6 +11,18 @@ pub struct Call {
     pub operation: Operation,
     /// The client's `_meta` as it came, for backends that pass calls on.
     pub meta: Option<Raw>,
+    /// What the client said beside the message about parameters that no schema declares, for backends that pass calls on by
+    /// HTTP: the part after `Mcp-Param-`, and the value as it came.
+    pub undeclared: Vec<(Arc<str>, Arc<str>)>,
+    /// How long the answer may be kept for the same caller where the backend does not say.
+    pub keep: Option<Duration>,
+}
+
+impl Call {
+    /// A call with nothing beside its parameters.
+    pub fn new(operation: Operation) -> Self {
+        Self { operation, meta: None, undeclared: Vec::new(), keep: None }
+    }
 }
 
 /// The operations a backend answers.
@@ -61,6 +73,8 @@ pub struct Reply {
     pub freshness: Option<Freshness>,
     /// Whether the result may have a `_meta` of its own. False is certain, and spares a look for it.
     pub may_have_meta: bool,
+    /// What kind of result it is, where an extension that the client declared defines that kind. Else it is complete.
+    pub result_type: Option<Raw>,
 }
 
 /// Caching hints of a result.
@@ -79,6 +93,6 @@ impl Freshness {
 
 impl From<Raw> for Reply {
     fn from(result: Raw) -> Self {
-        Self { result, freshness: None, may_have_meta: true }
+        Self { result, freshness: None, may_have_meta: true, result_type: None }
     }
 }

@@ -55,7 +55,7 @@ pub struct Client {
 }
 
 /// A transport session of one principal.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionKey {
     /// Whose.
     pub principal: Principal,

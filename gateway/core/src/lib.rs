@@ -28,7 +28,7 @@ pub use abilities::Abilities;
 pub use backend::Backend;
 pub use builtin::Builtin;
 pub use call::{Call, Operation, Reply};
-pub use changes::{Change, Changes};
+pub use changes::{Announcement, Audience, Change, Changes};
 pub use clock::Clock;
 pub use context::{Client, Context, ContextIds, SessionKey, StateKey, StoreScope};
 pub use error::{CallError, Kind, Side};

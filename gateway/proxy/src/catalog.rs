@@ -15,7 +15,8 @@ use std::{
 use futures_util::future::join_all;
 use moongate_config::Config;
 use moongate_core::{
-    Abilities, CallError, Change, Client, Context, Principal, Scopes, SessionKey, hash::Map,
+    Abilities, Announcement, Audience, CallError, Change, Client, Context, Principal, Scopes, SessionKey,
+    hash::Map,
 };
 use moongate_security::{gate::Admitted, policy::Rules};
 use moongate_telemetry::Metrics;
@@ -49,7 +50,15 @@ pub struct Catalog {
     turns: Mutex<Map<ViewKey, Turn>>,
 }
 
-type Turn = Arc<tokio::sync::Mutex<()>>;
+type Turn = Arc<Building>;
+
+/// A view that is being built.
+#[derive(Debug, Default)]
+struct Building {
+    turn: tokio::sync::Mutex<()>,
+    /// How often something changed meanwhile for those who will see it, and for nobody else.
+    changes: AtomicU64,
+}
 
 /// What a view depends on: path and identity, and what the client can do where a member cares; never connection or
 /// history.
@@ -139,6 +148,7 @@ impl Catalog {
             return view;
         }
         let generation = self.generation.load(Ordering::Acquire);
+        let changes = waiting.changes();
         let before = lock(&self.views).get(&key).map(|view| view.late.clone()).unwrap_or_default();
         let (offers, late) = self.offers(key.profile.as_deref(), &before, &cx).await;
         let view = self.builder(admitted, key.profile.as_deref()).build(&offers);
@@ -147,8 +157,12 @@ impl Catalog {
         if views.len() >= MAX_VIEWS {
             views.clear();
         }
-        // What changed while it was built may be missing in it: then it is of a generation that is over, good for this call
-        // and for nobody after it but whoever builds the next, who learns from it who was late.
+        // What changed while it was built may be missing in it: then it is of a generation that is over or outdated, good
+        // for this call and for nobody after it but whoever builds the next, who learns from it who was late. Looked at
+        // under the lock, which `changed` takes after it has counted.
+        if waiting.changes() != changes {
+            view.outdate();
+        }
         views.insert(key.clone(), Arc::clone(&view));
         view
     }
@@ -183,10 +197,21 @@ impl Catalog {
         lock(&self.views).get(key).filter(|view| view.is_valid(generation, Instant::now)).cloned()
     }
 
-    /// Something changed: what was derived from the old lists is not used any more.
-    pub fn changed(&self, change: &Change) {
-        if !matches!(change, Change::Updated { .. }) {
+    /// Something changed: what was derived from the old lists is not used any more. What changed for one principal costs
+    /// others nothing.
+    pub fn changed(&self, Announcement { change, audience }: &Announcement) {
+        if matches!(change, Change::Updated { .. }) {
+            return;
+        }
+        if *audience == Audience::Everybody {
             self.generation.fetch_add(1, Ordering::AcqRel);
+            return;
+        }
+        for (_, building) in lock(&self.turns).iter().filter(|(key, _)| audience.has(&key.principal)) {
+            building.changes.fetch_add(1, Ordering::AcqRel);
+        }
+        for (_, view) in lock(&self.views).iter().filter(|(key, _)| audience.has(&key.principal)) {
+            view.outdate();
         }
     }
 
@@ -251,9 +276,14 @@ impl<'a> Waiting<'a> {
 
     async fn turn(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
         match &self.turn {
-            Some(turn) => Some(turn.lock().await),
+            Some(building) => Some(building.turn.lock().await),
             None => None,
         }
+    }
+
+    /// How often something changed for those who want this view.
+    fn changes(&self) -> u64 {
+        self.turn.as_ref().map_or(0, |building| building.changes.load(Ordering::Acquire))
     }
 }
 

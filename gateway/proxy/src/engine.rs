@@ -198,7 +198,7 @@ impl Gateway {
         let peer = Peer::silent(Arc::clone(&caller.client));
         let (limit, start) = (timeout(caller, member.timeout), Instant::now());
         let cx = self.context(caller, params, None, peer, start + limit)?;
-        let mut call = Call { operation, meta: clean_meta(params.meta()) };
+        let mut call = Call { meta: clean_meta(params.meta()), ..Call::new(operation) };
         caller.tell_trace(&mut call, member);
         let calling = member.backend.call(call, &cx);
         let reply = within(limit, start, &Outbox::default(), member.upstream_name(), calling).await?;
@@ -241,7 +241,12 @@ impl Gateway {
         let peer = Peer::new(Arc::clone(&caller.client), link);
         let (limit, start) = (timeout(caller, target.timeout), Instant::now());
         let cx = self.context(caller, params, Some(&target.claimed), peer, start + limit)?;
-        let mut call = Call { operation: target.operation, meta: clean_meta(params.meta()) };
+        let mut call = Call {
+            meta: clean_meta(params.meta()),
+            undeclared: target.undeclared,
+            keep: target.keep,
+            ..Call::new(target.operation)
+        };
         inject(&mut call, target.inject, &cx.ids);
         caller.tell_trace(&mut call, &target.member);
         let uri = (method == Method::ReadResource).then(|| Arc::clone(&target.name));
@@ -340,6 +345,11 @@ fn resolve(caller: &Caller, params: &Params, claimed: Option<&Claimed>) -> Resol
         transport: caller.transport_session.as_ref(),
     };
     context::resolve(&sources, admitted.principal().kind(), &caller.snapshot.config.context)
+}
+
+/// The session that a call with these parameters is for.
+pub(crate) fn session_of(caller: &Caller, params: &Params) -> Arc<str> {
+    resolve(caller, params, None).ids.session
 }
 
 fn context_of(caller: &Caller, resolved: Resolved, peer: Peer, deadline: Instant) -> Context {

@@ -13,7 +13,7 @@ use std::{
 use arc_swap::ArcSwap;
 use http::HeaderMap;
 use moongate_config::Config;
-use moongate_core::{Change, Changes, Clock, Principal, SessionKey, hash::Map, task::Group};
+use moongate_core::{Announcement, Change, Changes, Clock, Principal, SessionKey, hash::Map, task::Group};
 use moongate_security::{address, gate::Gate, keyring::Keyring};
 use moongate_storage::{Note, State, To};
 use moongate_telemetry::{Metrics, Operation, Transport};
@@ -70,7 +70,7 @@ pub struct Snapshot {
 
 /// What backends announced and nobody was told yet.
 #[derive(Clone, Debug, Default)]
-pub struct Announced(Arc<(Mutex<BTreeSet<Change>>, Notify)>);
+pub struct Announced(Arc<(Mutex<BTreeSet<Announcement>>, Notify)>);
 
 impl Announced {
     /// Nothing yet.
@@ -81,13 +81,13 @@ impl Announced {
     /// The sender that backends get.
     pub fn sender(&self) -> Changes {
         let shared = Arc::clone(&self.0);
-        Changes::new(move |change| {
-            shared.0.lock().unwrap_or_else(PoisonError::into_inner).insert(change);
+        Changes::new(move |announcement| {
+            shared.0.lock().unwrap_or_else(PoisonError::into_inner).insert(announcement);
             shared.1.notify_one();
         })
     }
 
-    async fn next(&self) -> BTreeSet<Change> {
+    async fn next(&self) -> BTreeSet<Announcement> {
         loop {
             let changes = std::mem::take(&mut *self.0.0.lock().unwrap_or_else(PoisonError::into_inner));
             if !changes.is_empty() {
@@ -191,8 +191,8 @@ impl Gateway {
         let announcer = Arc::clone(&self);
         self.tasks.spawn(async move {
             loop {
-                for change in announcer.announced.next().await {
-                    let sent = announcer.state.0.send(To::All, Note::Changed(change)).await;
+                for announcement in announcer.announced.next().await {
+                    let sent = announcer.state.0.send(To::All, Note::Changed(announcement)).await;
                     if let Err(error) = sent {
                         tracing::warn!(%error, "a change could not be announced");
                     }
@@ -211,9 +211,9 @@ impl Gateway {
 
     pub(crate) async fn hear(self: &Arc<Self>, note: Note) {
         match note {
-            Note::Changed(change) => {
-                self.snapshot().catalog.changed(&change);
-                self.hub.publish(&change);
+            Note::Changed(announcement) => {
+                self.snapshot().catalog.changed(&announcement);
+                self.hub.publish(&announcement);
             }
             Note::SessionEnded { id, record } => {
                 let live = self.sessions.ended(&id);

@@ -1,10 +1,10 @@
-//! Tells listeners what changed: GET streams, pipes and `subscriptions/listen`.
+//! Tells listeners what changed: GET streams, pipes and `subscriptions/listen`. Nobody hears of what concerns others only.
 //!
 //! Each listener keeps a set of changes it has not told yet. A change that is already in the set is not added twice, so
 //! nothing is lost and nothing piles up, however slow the client is.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use moongate_core::Change;
+use moongate_core::{Announcement, Audience, Change, Principal};
 use moongate_wire::{Id, Raw, write};
 use tokio::sync::Notify;
 
@@ -28,22 +28,26 @@ pub struct Filter {
     pub prompts: bool,
     /// `notifications/resources/list_changed`
     pub resources: bool,
-    /// `notifications/resources/updated` of these, and of what lies inside them.
-    pub uris: BTreeSet<String>,
+    /// `notifications/resources/updated` of these, and of what lies inside them; each with the session it is watched for.
+    pub uris: BTreeMap<String, String>,
 }
 
 impl Filter {
     /// All lists, no resource.
     pub fn lists() -> Self {
-        Self { tools: true, prompts: true, resources: true, uris: BTreeSet::new() }
+        Self { tools: true, prompts: true, resources: true, uris: BTreeMap::new() }
     }
 
-    fn wants(&self, change: &Change) -> bool {
+    /// Whether `principal` wants to hear of `change`, told to `audience`. Lists are the same in all sessions of a principal.
+    fn wants(&self, change: &Change, principal: &Principal, audience: &Audience) -> bool {
         match change {
-            Change::Tools => self.tools,
-            Change::Prompts => self.prompts,
-            Change::Resources => self.resources,
-            Change::Updated { uri } => self.uris.iter().any(|watched| covers(watched, uri)),
+            Change::Tools => self.tools && audience.has(principal),
+            Change::Prompts => self.prompts && audience.has(principal),
+            Change::Resources => self.resources && audience.has(principal),
+            Change::Updated { uri } => self
+                .uris
+                .iter()
+                .any(|(watched, session)| covers(watched, uri) && audience.has_session(principal, session)),
         }
     }
 }
@@ -63,6 +67,7 @@ pub struct Hub {
 
 #[derive(Debug)]
 struct Inbox {
+    principal: Principal,
     filter: Mutex<Filter>,
     untold: Mutex<BTreeSet<Change>>,
     news: Notify,
@@ -77,19 +82,19 @@ pub struct Listener {
 }
 
 impl Hub {
-    /// Starts listening.
-    pub fn listen(self: &Arc<Self>, filter: Filter) -> Listener {
-        let inbox =
-            Arc::new(Inbox { filter: Mutex::new(filter), untold: Mutex::default(), news: Notify::new() });
+    /// Starts listening on behalf of `principal`.
+    pub fn listen(self: &Arc<Self>, principal: Principal, filter: Filter) -> Listener {
+        let (filter, untold, news) = (Mutex::new(filter), Mutex::default(), Notify::new());
+        let inbox = Arc::new(Inbox { principal, filter, untold, news });
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         lock(&self.listeners).insert(number, Arc::clone(&inbox));
         Listener { hub: Arc::clone(self), number, inbox }
     }
 
-    /// Tells everybody who wants to know. Never blocks.
-    pub fn publish(&self, change: &Change) {
+    /// Tells everybody whom it concerns and who wants to know. Never blocks.
+    pub fn publish(&self, Announcement { change, audience }: &Announcement) {
         for inbox in lock(&self.listeners).values() {
-            if lock(&inbox.filter).wants(change) {
+            if lock(&inbox.filter).wants(change, &inbox.principal, audience) {
                 lock(&inbox.untold).insert(change.clone());
                 inbox.news.notify_one();
             }
@@ -152,24 +157,59 @@ pub fn notification(change: &Change, subscription: Option<&Id>) -> Raw {
 
 #[cfg(test)]
 mod tests {
+    use moongate_core::SessionKey;
+
     use super::*;
+
+    fn updated(uri: &str) -> Change {
+        Change::Updated { uri: uri.into() }
+    }
+
+    fn to_all(change: Change) -> Announcement {
+        Announcement { change, audience: Audience::Everybody }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn changes_are_coalesced_and_never_lost() {
         let hub = Arc::new(Hub::default());
-        let listener = hub.listen(Filter::lists());
+        let listener = hub.listen(Principal::local(), Filter::lists());
         for _ in 0..1000 {
-            hub.publish(&Change::Tools);
+            hub.publish(&to_all(Change::Tools));
         }
-        hub.publish(&Change::Prompts);
-        hub.publish(&Change::Updated { uri: "test://x".into() });
+        hub.publish(&to_all(Change::Prompts));
+        hub.publish(&to_all(updated("test://x")));
         assert_eq!(listener.changes().await, [Change::Tools, Change::Prompts]);
-        listener.refine(|filter| filter.uris = ["test://x".to_owned()].into());
-        hub.publish(&Change::Updated { uri: "test://x/part".into() });
-        hub.publish(&Change::Updated { uri: "test://xy".into() });
-        assert_eq!(listener.changes().await, [Change::Updated { uri: "test://x/part".into() }]);
+        listener.refine(|filter| filter.uris = [("test://x".to_owned(), "s".to_owned())].into());
+        hub.publish(&to_all(updated("test://x/part")));
+        hub.publish(&to_all(updated("test://xy")));
+        assert_eq!(listener.changes().await, [updated("test://x/part")]);
         drop(listener);
         assert!(lock(&hub.listeners).is_empty());
+    }
+
+    #[test]
+    fn nobody_is_told_what_concerns_others() {
+        let hub = Arc::new(Hub::default());
+        let uris: BTreeMap<_, _> = [("test://x".to_owned(), "s".to_owned())].into();
+        let listen = |subject| {
+            hub.listen(Principal::issued(subject), Filter { uris: uris.clone(), ..Filter::lists() })
+        };
+        let (a, b) = (listen("a"), listen("b"));
+        let untold = |listener: &Listener| lock(&listener.inbox.untold).len();
+        let key = |session: &str| SessionKey { principal: Principal::issued("a"), session: session.into() };
+        let own = Audience::Principal(Principal::issued("a"));
+        for (audience, change, told) in [
+            (own.clone(), updated("test://x"), 1),
+            (Audience::Session(key("t")), updated("test://x/1"), 1),
+            (Audience::Session(key("s")), updated("test://x/2"), 2),
+            (own, Change::Tools, 3),
+            (Audience::Session(key("t")), Change::Prompts, 4),
+        ] {
+            hub.publish(&Announcement { change, audience });
+            assert_eq!((untold(&a), untold(&b)), (told, 0));
+        }
+        hub.publish(&to_all(Change::Resources));
+        assert_eq!((untold(&a), untold(&b)), (5, 1));
     }
 
     #[test]

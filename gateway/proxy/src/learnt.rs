@@ -7,7 +7,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use moongate_core::{Principal, hash::Map};
-use moongate_wire::{Method, Raw};
+use moongate_wire::{Method, Raw, raw::Needle};
+
+/// What links and embedded resources are called.
+static RESOURCE: Needle = Needle::new("resource");
 
 /// Addresses remembered of one member for one principal.
 const MAX_URIS: usize = 1024;
@@ -36,8 +39,8 @@ struct Uris {
 impl Learnt {
     /// Remembers for `principal` what a result of `member` links to or embeds.
     pub(crate) fn learn(&self, principal: &Principal, member: &Arc<str>, method: Method, result: &Raw) {
-        // Most results name none, which a search tells soonest.
-        if !result.may_name("resource") {
+        // Only these have content, and most of them name none, which a search tells soonest.
+        if !matches!(method, Method::CallTool | Method::GetPrompt) || !RESOURCE.may_be_in(result) {
             return;
         }
         let uris = uris_in(method, result);

@@ -20,6 +20,7 @@ use crate::{
     listen::MAX_SUBSCRIPTIONS,
     session::Live,
     shape,
+    target::UNCHECKED,
 };
 
 /// What `initialize` says.
@@ -113,7 +114,7 @@ impl Gateway {
             Method::SetLevel => {
                 let level = params.raw().and_then(|params| params.member("level"));
                 let level = engine::log_level(&level.unwrap_or_else(Raw::null))?;
-                self.edit(place, |record| record.log_level = Some(level)).await?;
+                self.edit(caller, place, |record| record.log_level = Some(level)).await?;
                 Ok(engine::empty())
             }
             Method::Subscribe => self.subscribe(caller, place, params, uri()?).await,
@@ -131,13 +132,15 @@ impl Gateway {
         let mut watches = place.live().watches.lock().await;
         // Listened for before the backend knows: a change right after the subscription must not be missed.
         let mut full = false;
+        let session = engine::session_of(caller, params);
         let add = |record: &mut SessionRecord| {
-            full = record.subscriptions.len() >= MAX_SUBSCRIPTIONS && !record.subscriptions.contains(uri);
+            full = record.subscriptions.len() >= MAX_SUBSCRIPTIONS && !record.subscriptions.contains_key(uri);
             if !full {
-                record.subscriptions.insert(uri.to_owned());
+                // What is watched already stays watched for the session it was first watched for.
+                record.subscriptions.entry(uri.to_owned()).or_insert_with(|| session.to_string());
             }
         };
-        self.edit(place, add).await?;
+        self.edit(caller, place, add).await?;
         if full {
             let message = format!("at most {MAX_SUBSCRIPTIONS} resources can be watched at a time");
             return Err(CallError::invalid_params(message));
@@ -153,7 +156,7 @@ impl Gateway {
                 Ok(engine::empty())
             }
             Err(error) => {
-                self.forget(place, &uri).await?;
+                self.forget(caller, place, &uri).await?;
                 Err(error)
             }
         }
@@ -162,7 +165,7 @@ impl Gateway {
     async fn unsubscribe(&self, caller: &Caller, place: &Place<'_>, uri: &str) -> Outcome {
         let _counted = self.count_call(caller)?;
         let mut watches = place.live().watches.lock().await;
-        self.forget(place, uri).await?;
+        self.forget(caller, place, uri).await?;
         // What this session does not watch is another's to end, if anybody's.
         let Some(watch) = watches.remove(uri) else { return Ok(engine::empty()) };
         let limit = engine::timeout(caller, watch.member.timeout);
@@ -170,16 +173,17 @@ impl Gateway {
         Ok(engine::empty())
     }
 
-    async fn forget(&self, place: &Place<'_>, uri: &str) -> Result<(), CallError> {
+    async fn forget(&self, caller: &Caller, place: &Place<'_>, uri: &str) -> Result<(), CallError> {
         let remove = |record: &mut SessionRecord| {
             record.subscriptions.remove(uri);
         };
-        self.edit(place, remove).await
+        self.edit(caller, place, remove).await
     }
 
     /// Changes what a session has set, one change at a time, and what it hears of follows.
     async fn edit(
         &self,
+        caller: &Caller,
         place: &Place<'_>,
         change: impl FnOnce(&mut SessionRecord),
     ) -> Result<(), CallError> {
@@ -193,7 +197,8 @@ impl Gateway {
                 change(&mut record);
                 let uris = record.subscriptions.clone();
                 self.state().put(&live.id, record).await?;
-                self.sessions.listener(&live.id, |filter| filter.uris = uris);
+                let principal = caller.admitted.principal();
+                self.sessions.listener(&live.id, principal, |filter| filter.uris = uris);
             }
             Place::Pipe(session) => session.edit(change),
         }
@@ -211,7 +216,7 @@ impl Gateway {
         let outbox = engine::outbox(caller, params);
         let running = live.start(id, &outbox)?;
         let way = Way::Session { live: Arc::clone(live), running, can_stream: false };
-        let mut job = self.begin(caller, (id.clone(), method, params), outbox, way, &|_, _| Ok(())).await?;
+        let mut job = self.begin(caller, (id.clone(), method, params), outbox, way, UNCHECKED).await?;
         loop {
             match job.step().await {
                 Step::Done(outcome) => return outcome,

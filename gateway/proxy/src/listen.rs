@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::{
-    engine::Caller,
+    engine::{self, Caller},
     gateway::Gateway,
     hub::{self, Filter, Listener},
     tally::Counted,
@@ -85,12 +85,15 @@ impl Gateway {
             return Err(CallError::invalid_params(message));
         }
         // Listen before subscribing: a change right after the subscription must not be missed.
-        let listener = self.hub.listen(Filter {
+        let session = engine::session_of(caller, &Params::default());
+        let watched = |uris: &[String]| uris.iter().map(|uri| (uri.clone(), session.to_string())).collect();
+        let filter = Filter {
             tools: wanted.tools_list_changed,
             prompts: wanted.prompts_list_changed,
             resources: wanted.resources_list_changed,
-            uris: wanted.resource_subscriptions.iter().cloned().collect(),
-        });
+            uris: watched(&wanted.resource_subscriptions),
+        };
+        let listener = self.hub.listen(caller.admitted.principal().clone(), filter);
         let mut honoured = Vec::new();
         for uri in std::mem::take(&mut wanted.resource_subscriptions) {
             let operation = Operation::Subscribe { uri: uri.as_str().into() };
@@ -99,7 +102,7 @@ impl Gateway {
                 Err(error) => tracing::debug!(%uri, %error, "subscription not honoured"),
             }
         }
-        listener.refine(|filter| filter.uris = honoured.iter().cloned().collect());
+        listener.refine(|filter| filter.uris = watched(&honoured));
         wanted.resource_subscriptions = honoured;
         let client = Arc::new(caller.client.detached());
         Ok(Listening {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use moongate_core::{CallError, Context, Kind, Raw};
 use moongate_telemetry::{ErrorType, Operation};
-use moongate_wire::Method;
+use moongate_wire::{Method, raw::Needle};
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -89,6 +89,7 @@ impl Drop for Observed {
 
 /// Whether a result says `isError: true`, without building it.
 fn is_tool_error(result: &Raw) -> bool {
+    static IS_ERROR: Needle = Needle::new("isError");
     #[derive(Deserialize)]
     struct Flag {
         #[serde(default, rename = "isError")]
@@ -96,6 +97,7 @@ fn is_tool_error(result: &Raw) -> bool {
     }
     // Most results are no errors, and most say so at their end: do not read them through for that.
     !result.as_bytes().ends_with(br#""isError":false}"#)
+        && IS_ERROR.may_be_in(result)
         && result.parse::<Flag>().is_ok_and(|flag| flag.is_error)
 }
 

@@ -1,4 +1,4 @@
-//! What a backend's answer goes through on its way back: the client's version, and errors that were meant for us.
+//! What a backend's answer goes through on its way back: the client's version, and what a missing resource is called in it.
 
 use moongate_core::{CallError, Kind, Raw, Reply, RpcError};
 use moongate_wire::{Method, Version, code};
@@ -23,17 +23,6 @@ pub(crate) fn error(mut error: CallError, uri: Option<&str>) -> CallError {
     if let Some(uri) = uri.filter(|uri| is_missing(said, uri)) {
         error.public = said.message.clone();
         error.kind = Kind::UnknownResource { uri: uri.into() };
-        return error;
-    }
-    // These speak of the request that we made, not of the client's.
-    if (code::UNSUPPORTED_VERSION..=code::HEADER_MISMATCH).contains(&said.code) {
-        tracing::warn!(
-            code = said.code,
-            message = &*said.message,
-            "an upstream refused the gateway's own request"
-        );
-        error.public = "The upstream did not accept the gateway's request".into();
-        error.kind = Kind::Rpc { error: RpcError::new(code::INTERNAL, error.public.clone()) };
     }
     error
 }
@@ -95,18 +84,6 @@ mod tests {
             (RpcError::new(-32000, "m"), Some("x://a")),
         ] {
             assert_eq!(returned(said.clone(), uri), Kind::Rpc { error: said });
-        }
-    }
-
-    #[test]
-    fn errors_about_our_own_request_are_not_passed_on() {
-        for code in [-32020, -32021, -32022] {
-            let Kind::Rpc { error } = returned(RpcError::new(code, "m"), None) else { panic!("{code}") };
-            assert_eq!(error.code, -32603, "{code}");
-        }
-        for code in [-32019, -32023] {
-            let Kind::Rpc { error } = returned(RpcError::new(code, "m"), None) else { panic!("{code}") };
-            assert_eq!(error.code, code);
         }
     }
 }

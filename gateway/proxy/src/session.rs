@@ -14,7 +14,7 @@ use std::{
 };
 
 use moongate_core::{
-    Answer, Ask, BoxFuture, CallError, Client, Kind, Note,
+    Answer, Ask, BoxFuture, CallError, Client, Kind, Note, Principal,
     hash::Map,
     peer::{Answers, Link},
 };
@@ -180,11 +180,17 @@ impl Sessions {
         live.iter().filter(|(id, live)| used(id, live.strong_count())).map(|(id, _)| Arc::clone(id)).collect()
     }
 
-    /// What this session hears of changes, from now on until it ends.
-    pub fn listener(&self, id: &Arc<str>, uris: impl FnOnce(&mut Filter)) -> Option<Arc<Listener>> {
+    /// What this session of `principal` hears of changes, from now on until it ends.
+    pub fn listener(
+        &self,
+        id: &Arc<str>,
+        principal: &Principal,
+        uris: impl FnOnce(&mut Filter),
+    ) -> Option<Arc<Listener>> {
         let mut kept = lock(&self.kept);
         let entry = kept.get_mut(id)?;
-        let listener = entry.listener.get_or_insert_with(|| Arc::new(self.hub.listen(Filter::lists())));
+        let listen = || Arc::new(self.hub.listen(principal.clone(), Filter::lists()));
+        let listener = entry.listener.get_or_insert_with(listen);
         listener.refine(uris);
         Some(Arc::clone(listener))
     }
@@ -495,7 +501,6 @@ mod tests {
         job::{Job, Step},
         tally::Tally,
     };
-    use moongate_core::Principal;
 
     fn sessions() -> Arc<Sessions> {
         Arc::new(Sessions::new("i1".into(), Arc::default()))
@@ -597,10 +602,11 @@ mod tests {
     fn a_session_hears_of_changes_until_it_ends() {
         let sessions = sessions();
         let id: Arc<str> = "s".into();
-        assert!(sessions.listener(&id, |_| {}).is_none(), "unknown sessions have no listener");
+        let me = Principal::local();
+        assert!(sessions.listener(&id, &me, |_| {}).is_none(), "unknown sessions have no listener");
         let tally = Tally::default();
         sessions.created(&id, tally.count(&Principal::local(), 10).unwrap());
-        assert!(sessions.listener(&id, |_| {}).is_some());
+        assert!(sessions.listener(&id, &me, |_| {}).is_some());
         sessions.ended("s");
         assert_eq!(tally.total(), 0);
     }

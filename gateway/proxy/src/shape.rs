@@ -63,11 +63,13 @@ fn shaped<T>(
     if version.era() == Era::Legacy {
         return write(&reply.result, &[]);
     }
-    if !reply.may_have_meta && !method.is_cacheable() {
+    let of_extension = reply.result_type.as_ref();
+    if !reply.may_have_meta && !method.is_cacheable() && of_extension.is_none() {
         return write(&reply.result, &*USUAL);
     }
-    let mut members = vec![("resultType", COMPLETE.clone())];
-    if method.is_cacheable() {
+    let mut members = vec![("resultType", of_extension.unwrap_or(&*COMPLETE).clone())];
+    // What another kind of result says of its life is its own.
+    if method.is_cacheable() && of_extension.is_none() {
         let Freshness { ttl, public } = reply.freshness.unwrap_or(Freshness::NONE);
         members.push(("ttlMs", Raw::of(&u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX))));
         members.push(("cacheScope", Raw::of(if public { "public" } else { "private" })));
@@ -193,6 +195,19 @@ pub fn final_message(id: &Id, method: Method, outcome: Outcome, version: Version
 mod tests {
     use super::*;
     use serde_json::Value;
+
+    #[test]
+    fn a_result_of_an_extension_keeps_its_kind_and_says_nothing_else_of_itself() {
+        for method in [Method::CallTool, Method::ReadResource] {
+            let said = Raw::of(&json!({"ttlMs": "own", "_meta": {"a": 1}}));
+            let reply = Reply { result_type: Some(Raw::of("x/later")), ..said.into() };
+            let written =
+                message(&Id::from(1), method, &reply, Version::V2026_07_28).member("result").unwrap();
+            let written: Value = written.parse().unwrap();
+            assert_eq!((&written["resultType"], &written["ttlMs"]), (&json!("x/later"), &json!("own")));
+            assert_eq!((written.get("cacheScope"), &written["_meta"]["a"]), (None, &json!(1)));
+        }
+    }
 
     fn result(method: Method, value: &Value, version: Version) -> Raw {
         let message = message(&Id::from(1), method, &Raw::of(value).into(), version);

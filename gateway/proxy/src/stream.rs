@@ -3,12 +3,15 @@
 //! The writer (a call, or the session's change notifications) and the reader (a connection) do not know each other:
 //! a reader may leave and another come back with `Last-Event-ID`, and the writer never notices.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, pin::Pin, sync::Arc, task::Context, time::Duration};
 
 use bytes::Bytes;
 use moongate_storage::{EventId, State, StreamId};
 use moongate_wire::Raw;
-use tokio::sync::mpsc;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, Sleep},
+};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{edge::sse, session::Live};
@@ -51,16 +54,31 @@ impl std::fmt::Debug for StateRef {
 /// The reading end.
 #[derive(Debug)]
 pub struct Reader {
+    /// The number of the stream.
+    pub stream: u64,
     /// Events from the log that come first.
     pub replay: VecDeque<Chunk>,
     /// What is written from now on; ends when the stream does.
     pub events: mpsc::Receiver<Chunk>,
     /// The last event this reader has had.
     pub seen: u64,
+    /// How long it may stay.
+    pub stay: Stay,
     /// Tells the writer when this reader leaves.
     pub gone: DropGuard,
     /// Keeps the session in use while somebody reads.
     pub live: Arc<Live>,
+}
+
+/// How long a reader may stay.
+#[derive(Debug)]
+pub enum Stay {
+    /// As long as there is something to read.
+    Long,
+    /// Until it is sent away, to come back for the rest.
+    Until(Pin<Box<Sleep>>),
+    /// It was sent away.
+    Over,
 }
 
 impl Stream {
@@ -72,7 +90,9 @@ impl Stream {
         let id = StreamId { session: Arc::clone(&live.id), number };
         let stream = Self { id, writer, live: Arc::clone(live), state: StateRef(Arc::clone(state)) };
         let gone = gone.drop_guard();
-        (stream, Reader { replay: VecDeque::new(), events, seen: 0, gone, live: Arc::clone(live) })
+        let live = Arc::clone(live);
+        let replay = VecDeque::new();
+        (stream, Reader { stream: number, replay, events, seen: 0, stay: Stay::Long, gone, live })
     }
 
     /// Sends the event that lets a client come back although nothing was said yet. Only for 2025-11-25 and later: older
@@ -128,6 +148,26 @@ impl Stream {
     }
 }
 
+impl Reader {
+    /// The same, to be sent away at some time.
+    #[must_use]
+    pub fn leaving(mut self, leave: Option<Instant>) -> Self {
+        self.stay = leave.map_or(Stay::Long, |leave| Stay::Until(Box::pin(tokio::time::sleep_until(leave))));
+        self
+    }
+
+    /// The last event for a reader that is sent away now: where it is, which some clients remember only as long as the
+    /// connection they heard it on, and when to come back. None while it has nothing to come back to.
+    pub fn poll_farewell(&mut self, poller: &mut Context<'_>) -> Option<Bytes> {
+        let Stay::Until(leave) = &mut self.stay else { return None };
+        if self.seen == 0 || leave.as_mut().poll(poller).is_pending() {
+            return None;
+        }
+        self.stay = Stay::Over;
+        Some(sse::priming(EventId { stream: self.stream, sequence: self.seen }, RETRY_MS))
+    }
+}
+
 impl Drop for Stream {
     fn drop(&mut self) {
         self.live.close(self.id.number, self.writer);
@@ -154,7 +194,8 @@ pub async fn resume(
     tracing::debug!(session = %live.id, event = %after, running, "stream resumed");
     // What fell out of the log is lost, but not what a running call still says.
     let replay = replay.unwrap_or_default();
-    Ok(Some(Reader { replay, events, seen: after.sequence, gone: gone.drop_guard(), live: Arc::clone(live) }))
+    let (seen, gone, live) = (after.sequence, gone.drop_guard(), Arc::clone(live));
+    Ok(Some(Reader { stream: after.stream, replay, events, seen, stay: Stay::Long, gone, live }))
 }
 
 /// What the log holds of a stream after an event; `None` when it does not know the event.

@@ -21,8 +21,14 @@ use crate::{
     view::{ToolEntry, View},
 };
 
-/// A last check of a tool call by its arguments.
-pub(crate) type Check<'a> = dyn Fn(&ToolEntry, &Raw) -> Result<(), CallError> + Send + Sync + 'a;
+/// A last look at a tool call by its arguments: refuses it, or tells what came beside them that its schema does not declare.
+pub(crate) type Check<'a> = dyn Fn(&ToolEntry, &Raw) -> Result<Undeclared, CallError> + Send + Sync + 'a;
+
+/// Parameters in headers that no schema declares: the part after `Mcp-Param-`, and the value as it came.
+pub(crate) type Undeclared = Vec<(Arc<str>, Arc<str>)>;
+
+/// The check of calls that bring no headers.
+pub(crate) const UNCHECKED: &Check<'static> = &|_, _| Ok(Vec::new());
 
 /// Where a call goes and with what.
 pub(crate) struct Target {
@@ -38,6 +44,10 @@ pub(crate) struct Target {
     pub(crate) timeout: Option<Duration>,
     /// Context ids that came as arguments.
     pub(crate) claimed: Claimed,
+    /// What came beside the arguments for an upstream that takes it.
+    pub(crate) undeclared: Undeclared,
+    /// How long the answer may be kept, if a route says.
+    pub(crate) keep: Option<Duration>,
     /// Where its duration goes.
     pub(crate) metric: moongate_telemetry::Operation,
 }
@@ -57,6 +67,8 @@ impl Target {
             wraps: false,
             timeout: member.timeout,
             claimed: Claimed::default(),
+            undeclared: Vec::new(),
+            keep: None,
             metric,
         }
     }
@@ -88,7 +100,7 @@ impl Gateway {
                     }
                 };
                 let arguments = arguments(params)?;
-                check(entry, &arguments)?;
+                let undeclared = check(entry, &arguments)?;
                 self.count_tool(caller, entry).await?;
                 let marked = params.has_marked_arguments();
                 let (arguments, claimed) = context::strip(arguments, marked, &|name| entry.declares(name));
@@ -101,6 +113,8 @@ impl Gateway {
                     wraps: entry.wraps,
                     timeout: entry.timeout,
                     claimed,
+                    undeclared,
+                    keep: None,
                     metric: entry.operation(caller.transport).clone(),
                 })
             }
@@ -118,7 +132,8 @@ impl Gateway {
                 let member = self.resource_owner(caller, &view, uri)?;
                 let uri: Arc<str> = uri.into();
                 let operation = Operation::ReadResource { uri: Arc::clone(&uri) };
-                Ok(Target::plain(operation, uri, member, metric()))
+                let keep = caller.snapshot.config.cache_of(&member.name, &uri);
+                Ok(Target { keep, ..Target::plain(operation, uri, member, metric()) })
             }
             _ => Err(unsupported(method)),
         }

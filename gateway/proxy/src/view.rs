@@ -3,7 +3,13 @@
 //! A pure function of offers, configuration and identity, made by a [`Builder`]. What a rule hides is unknown here; what only
 //! lacks a scope is known but refused, so that a client can ask for the scope.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use moongate_config::Patterns;
 use moongate_core::{CallError, Kind, Offer, Prompt, Scope, Template, Tool, hash::Map};
@@ -134,6 +140,8 @@ pub struct View {
     /// Who is missing, and why.
     missing: Vec<(Arc<Member>, Arc<str>)>,
     generation: u64,
+    /// Something changed for those who see this, and for nobody else.
+    outdated: AtomicBool,
     valid_until: Option<Instant>,
 }
 
@@ -157,7 +165,14 @@ impl View {
 
     /// Whether it may still be used.
     pub fn is_valid(&self, generation: u64, now: impl FnOnce() -> Instant) -> bool {
-        self.generation == generation && self.valid_until.is_none_or(|until| now() < until)
+        self.generation == generation
+            && !self.outdated.load(Ordering::Relaxed)
+            && self.valid_until.is_none_or(|until| now() < until)
+    }
+
+    /// It is not good any more: something changed for those who see it.
+    pub fn outdate(&self) {
+        self.outdated.store(true, Ordering::Relaxed);
     }
 
     /// The tool called `name`, by its shown name or an alias.

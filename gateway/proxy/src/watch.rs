@@ -43,7 +43,7 @@ impl Watch {
         let Self { member, uri, cx } = self;
         let start = Instant::now();
         let cx = Context { deadline: start + limit, ..cx };
-        let call = Call { operation: Operation::Unsubscribe { uri: Arc::clone(&uri) }, meta: None };
+        let call = Call::new(Operation::Unsubscribe { uri: Arc::clone(&uri) });
         let ending = member.backend.call(call, &cx);
         let outcome = within(limit, start, &Outbox::default(), member.upstream_name(), ending).await;
         outcome.map_err(|error| returned::error(error, Some(&uri)))

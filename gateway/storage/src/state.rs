@@ -3,10 +3,10 @@
 //! The shape is that of one round trip per step: [`State::enter`] validates the session, touches it and counts the
 //! rates together, because one method per concern would cost several network round trips per call once this is Redis.
 
-use std::{collections::BTreeSet, num::NonZeroU32, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, num::NonZeroU32, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use moongate_core::{BoxFuture, Change, Level, Raw, Soon, StateKey, Version};
+use moongate_core::{Announcement, BoxFuture, Level, Raw, Soon, StateKey, Version};
 use serde::{Deserialize, Serialize};
 
 use crate::{Document, Error};
@@ -136,13 +136,13 @@ pub struct SessionRecord {
     pub info: Option<Raw>,
     /// Set by `logging/setLevel`.
     pub log_level: Option<Level>,
-    /// Resources it subscribed to.
-    pub subscriptions: BTreeSet<String>,
+    /// Resources it subscribed to, each with the session (of context) that it did so for.
+    pub subscriptions: BTreeMap<String, String>,
 }
 
 impl SessionRecord {
     /// The layout this build writes.
-    pub const LAYOUT: u32 = 1;
+    pub const LAYOUT: u32 = 2;
 }
 
 /// One stream of a session's event log.
@@ -200,5 +200,5 @@ pub enum Note {
         record: Arc<SessionRecord>,
     },
     /// A backend's lists or resources changed.
-    Changed(Change),
+    Changed(Announcement),
 }

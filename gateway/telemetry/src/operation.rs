@@ -101,7 +101,7 @@ impl Transport {
 }
 
 impl ErrorType {
-    const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Tool,
         Self::Parse,
         Self::InvalidRequest,

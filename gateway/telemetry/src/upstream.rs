@@ -1,8 +1,12 @@
 //! What is counted of each server behind the gateway.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
-use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry};
+use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry};
 
 use crate::{
     ErrorType, Transport,
@@ -18,12 +22,23 @@ pub(crate) struct Upstreams {
     cache: IntCounterVec,
 }
 
+/// The requests that calls become. Their series are looked up once; others are rare.
+const FREQUENT: [&str; 4] = ["tools/call", "resources/read", "prompts/get", "completion/complete"];
+
+/// Where the durations of one method go, by how it ended: well, or with which error.
+#[derive(Default)]
+struct Series {
+    success: OnceLock<Histogram>,
+    errors: [OnceLock<Histogram>; ErrorType::ALL.len()],
+}
+
 /// The metrics of one server: cheap to clone.
 #[derive(Clone)]
 pub struct Upstream {
     name: String,
     transport: Transport,
     durations: HistogramVec,
+    frequent: Arc<[Series; FREQUENT.len()]>,
     up: Gauge,
     restarts: Counter,
     cache_hits: Counter,
@@ -59,6 +74,7 @@ impl Upstreams {
             name: name.to_owned(),
             transport,
             durations: self.durations.clone(),
+            frequent: Arc::default(),
             up: Gauge(self.up.with_label_values(&[name])),
             restarts: Counter(self.restarts.with_label_values(&[name])),
             cache_hits: Counter(self.cache.with_label_values(&["hit", name])),
@@ -80,8 +96,20 @@ impl Upstreams {
 impl Upstream {
     /// Records one request that took `duration` and ended well, or with `error`.
     pub fn observe(&self, method: &'static str, duration: Duration, error: Option<ErrorType>) {
-        let labels = [method, error.map_or("", ErrorType::as_str), self.transport.as_str(), &self.name];
-        self.durations.with_label_values(&labels).observe(duration.as_secs_f64());
+        let look_up = || {
+            let labels = [method, error.map_or("", ErrorType::as_str), self.transport.as_str(), &self.name];
+            self.durations.with_label_values(&labels)
+        };
+        let seconds = duration.as_secs_f64();
+        match self.slot(method, error) {
+            Some(slot) => slot.get_or_init(look_up).observe(seconds),
+            None => look_up().observe(seconds),
+        }
+    }
+
+    fn slot(&self, method: &'static str, error: Option<ErrorType>) -> Option<&OnceLock<Histogram>> {
+        let (_, series) = FREQUENT.iter().zip(&*self.frequent).find(|(frequent, _)| **frequent == method)?;
+        error.map_or(Some(&series.success), |error| series.errors.get(error as usize))
     }
 
     /// `moongate_upstream_up`
@@ -108,5 +136,30 @@ impl Upstream {
 impl fmt::Debug for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Upstream({})", self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{ErrorType, Metrics, Transport};
+
+    use super::*;
+
+    #[test]
+    fn requests_are_counted_by_method_and_end_whether_looked_up_before_or_not() {
+        let metrics = Metrics::new();
+        let upstream = metrics.upstream("u", Transport::Pipe);
+        for method in ["tools/call", "resources/subscribe"] {
+            for error in [None, Some(ErrorType::Timeout), None, Some(ErrorType::Other)] {
+                upstream.clone().observe(method, Duration::from_secs(1), error);
+            }
+            for (error, count) in [("", 2), ("timeout", 1), ("_OTHER", 1)] {
+                let line = format!(
+                    "mcp_client_operation_duration_seconds_count{{error_type=\"{error}\",\
+                     mcp_method_name=\"{method}\",network_transport=\"pipe\",upstream=\"u\"}} {count}\n"
+                );
+                assert!(metrics.render().contains(&line), "{line}{}", metrics.render());
+            }
+        }
     }
 }

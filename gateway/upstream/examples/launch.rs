@@ -39,6 +39,7 @@ async fn gateway() -> ExitCode {
         version: None,
         name: None,
         param_headers: Vec::new(),
+        undeclared: Vec::new(),
     };
     let answered = connection.request(ping).next().await;
     eprintln!("{answered:?}");

@@ -14,13 +14,15 @@ mod declared;
 mod envelope;
 mod handshake;
 mod hearing;
+mod mailbox;
+mod naming;
 mod refusal;
 mod roots;
 mod subscriptions;
 mod task;
 
 pub(crate) use connection::{Connection, Request};
-pub(crate) use declared::Declared;
+pub(crate) use declared::{Declared, other_extensions};
 pub use handshake::EraChoice;
 pub(crate) use handshake::{Verdict, Ways, connect, contradicts, probe};
 pub(crate) use hearing::{Hearing, News, Open};

@@ -6,8 +6,10 @@
 
 mod connect;
 mod exchange;
+mod http1;
 mod link;
 mod old;
+mod pool;
 mod refusal;
 mod roots;
 mod session;

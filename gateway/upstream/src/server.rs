@@ -8,6 +8,7 @@
 //! starts knows it before the server does.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     num::NonZeroUsize,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::AtomicBool},
@@ -91,6 +92,8 @@ pub struct Settings {
     pub list_timeout: Duration,
     /// Whether its instructions are told.
     pub instructions: bool,
+    /// Whether it is told of extensions that clients declare and the gateway does not know, and may answer by them.
+    pub extensions: bool,
 }
 
 /// What a server is made with.
@@ -357,6 +360,13 @@ impl Inner {
         // The gateway answers for the client, whatever that can do.
         abilities.roots |= self.roots.is_some();
         abilities
+    }
+
+    /// The extensions beyond those the gateway knows that the server is told of with a call.
+    fn other_extensions(&self, cx: &Context) -> BTreeMap<String, Raw> {
+        let settings = self.settings.borrow();
+        let told = settings.extensions && settings.share != Share::Gateway;
+        if told { client::other_extensions(&cx.client) } else { BTreeMap::new() }
     }
 
     /// Every slot once; one may be there for several keys.

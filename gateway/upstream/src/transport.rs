@@ -84,6 +84,8 @@ pub struct Outgoing {
     pub name: Option<Arc<str>>,
     /// What HTTP repeats in `Mcp-Param-*` in the modern era: the part after the prefix, and the plain value.
     pub param_headers: Vec<(Arc<str>, String)>,
+    /// What HTTP passes on in `Mcp-Param-*` in the modern era as a client wrote it, because no schema declares it.
+    pub undeclared: Vec<(Arc<str>, Arc<str>)>,
 }
 
 /// A message on its way to a server that is not answered.

@@ -86,7 +86,7 @@ fn splice<'a>(bytes: &Bytes, edits: impl Iterator<Item = ((Range<usize>, Range<u
 /// `object` without the members that `goes` picks by their decoded names.
 ///
 /// In one pass; when none goes this is the same `Raw`, sharing its memory. What is not an object is returned as it is.
-pub fn remove(object: &Raw, mut goes: impl FnMut(&str, Value<'_>) -> bool) -> Raw {
+pub fn remove<'a>(object: &'a Raw, mut goes: impl FnMut(&str, Value<'a>) -> bool) -> Raw {
     let bytes = object.as_bytes();
     let part = |range: Range<usize>| bytes.get(range).unwrap_or_default();
     // Where members and values begin and end is their address behind that of the object.
@@ -125,6 +125,16 @@ impl<'a> Value<'a> {
     /// The text, if the value is a string.
     pub fn text(self) -> Option<Cow<'a, str>> {
         walk::text(self.0)
+    }
+
+    /// The number, if the value is one.
+    pub fn number(self) -> Option<f64> {
+        std::str::from_utf8(self.0).ok()?.parse().ok()
+    }
+
+    /// The decoded names of its members, if the value is an object.
+    pub fn names(self) -> impl Iterator<Item = Cow<'a, str>> {
+        walk::members(self.0).map(|member| member.name())
     }
 }
 

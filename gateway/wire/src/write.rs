@@ -115,6 +115,21 @@ pub fn with_members(object: &Raw, members: &[(&str, Raw)]) -> Raw {
     Raw::trusted(out)
 }
 
+/// `object` with one more member put before its own, whose value `value` writes in about `room` bytes.
+pub fn with_written(object: &Raw, name: &str, room: usize, value: impl FnOnce(&mut Fragment)) -> Raw {
+    let mut out = Fragment::with_room(object.len() + name.len() + room + 4);
+    out.raw("{");
+    push_string(&mut out.0, name);
+    out.raw(":");
+    value(&mut out);
+    let inner = object.as_bytes().get(1..).filter(|_| object.is_object()).unwrap_or(b"}");
+    if inner.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'}') {
+        out.raw(",");
+    }
+    out.raw(inner);
+    Raw::trusted(out.into_bytes())
+}
+
 /// How many bytes an id takes, unless something in it is escaped.
 fn id_room(id: &Id) -> usize {
     match id {

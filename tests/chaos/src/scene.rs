@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::{Family, UNLIMITED, peak, text_of};
+use crate::{Family, UNLIMITED, eventually, peak, text_of};
 
 /// Longer than any call takes of a server that works, on a machine that is busy.
 const NORMAL: Duration = Duration::from_secs(2);
@@ -187,6 +187,56 @@ impl Scene {
     /// How often a connection to the bad server was lost.
     pub async fn restarts(&self) -> Result<f64> {
         self.gateway.metric("moongate_upstream_restarts_total{upstream=\"bad\"}").await
+    }
+
+    /// What `moongate doctor` reads of the bad server, once it shows this state (one of those that `|` separates) and, in the
+    /// last error, these words; empty for no error. Of the good server it shows nothing but that it is up.
+    pub async fn doctor_shows(&self, state: &str, error: &str) -> Result<Value> {
+        let mut shown = Value::Null;
+        let waiting = eventually("the doctor to show it", async || {
+            shown = self.upstream("bad").await?;
+            let told = shown.get("last_error").and_then(Value::as_str).unwrap_or_default();
+            let right = if error.is_empty() { told.is_empty() } else { told.contains(error) };
+            let now = shown.get("state").and_then(Value::as_str).unwrap_or_default();
+            Ok((right && state.split('|').any(|state| state == now)).then_some(()))
+        });
+        Box::pin(waiting).await.with_context(|| format!("{state}, {error:?}: {shown}"))?;
+        let good = self.upstream("good").await?;
+        anyhow::ensure!(good.get("state") == Some(&json!("up")), "{good}");
+        anyhow::ensure!(good.get("last_error") == Some(&Value::Null), "{good}");
+        Ok(shown)
+    }
+
+    /// The same, with a note about what was overlooked.
+    pub async fn doctor_notes(&self, state: &str, error: &str, note: &str) -> Result<()> {
+        let shown = self.doctor_shows(state, error).await?;
+        let notes = shown.get("notes").and_then(Value::as_array).into_iter().flatten();
+        anyhow::ensure!(
+            notes.filter_map(Value::as_str).any(|text| text.ends_with(note)),
+            "no note of {note}: {shown}"
+        );
+        Ok(())
+    }
+
+    /// What `moongate doctor` itself prints, which finds something `wrong` or not.
+    pub async fn doctor(&self, wrong: bool) -> Result<String> {
+        let output = self.gateway.home().run(&["doctor"]).await?;
+        let text = String::from_utf8(output.stdout)?;
+        anyhow::ensure!(output.status.code() == Some(i32::from(wrong)), "{:?}: {text}", output.status);
+        Ok(text)
+    }
+
+    /// Whether the bad server is a process.
+    pub fn is_process(&self) -> bool {
+        self.transport == "pipe"
+    }
+
+    async fn upstream(&self, name: &str) -> Result<Value> {
+        let admin = self.gateway.admin_client()?.with_token(&self.gateway.token()?);
+        let all = admin.get("/api/v1/upstreams").send().await?.json()?;
+        let named = |upstream: &&Value| upstream.get("name") == Some(&json!(name));
+        let found = all.as_array().into_iter().flatten().find(named);
+        found.cloned().with_context(|| format!("{name} is not shown: {all}"))
     }
 
     /// Everybody else is still served, and no process is left however the gateway ends.

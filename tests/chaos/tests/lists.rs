@@ -37,6 +37,8 @@ async fn ten_thousand_tools_are_listed_and_called() -> Result<()> {
         for answer in scene.call("generated_10000", &json!({})).await? {
             assert_eq!(text_of(&answer), "generated_10000");
         }
+        let shown = scene.doctor_shows("up", "").await?;
+        assert!(shown["offers"][0].as_u64() > Some(10_000), "{}", shown["offers"]);
         Ok(())
     })
     .await
@@ -49,6 +51,10 @@ async fn a_tool_with_a_schema_of_five_megabytes_is_left_out_alone() -> Result<()
         assert!(!all.iter().any(|name| name.contains("generated")), "{all:?}");
         assert!(all.iter().any(|name| name == "bad__echo"));
         scene.gateway.logged("not offered: tool generated_1: its definition of").await?;
+        let shown = scene.doctor_shows("up", "").await?;
+        let left_out = shown["left_out"].as_array().context("a list")?;
+        assert_eq!(left_out.len(), 1, "{left_out:?}");
+        assert!(left_out[0].as_str().is_some_and(|text| text.contains("generated_1")), "{left_out:?}");
         scene.echoes().await
     })
     .await
@@ -76,6 +82,8 @@ async fn tools_that_change_under_us_are_announced_and_callable() -> Result<()> {
         for answer in scene.call("added_1", &json!({})).await? {
             assert_eq!(text_of(&answer), "added_1");
         }
+        let shown = scene.doctor_shows("up", "").await?;
+        assert!(shown["tools"].as_array().is_some_and(|tools| tools.contains(&json!("added_1"))), "{shown}");
         Ok(())
     })
     .await

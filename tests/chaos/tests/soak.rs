@@ -2,18 +2,15 @@
 //!
 //! `MOONGATE_SOAK=20000` makes it that many calls; `./bench` does.
 
-use std::{
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
 };
 
 use anyhow::{Context as _, Result};
 use moongate_test_chaos::{Caller, Family, LEGACY, MODERN, UNLIMITED, eventually, text_of};
-use moongate_test_support::{Gateway, PATIENCE, Peer};
-use serde_json::json;
+use moongate_test_support::{Client, Gateway, PATIENCE, Peer};
+use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::Instant};
 
 /// Calls, unless the environment says otherwise.
@@ -22,13 +19,11 @@ const CALLS: u64 = 2_000;
 const BETWEEN: u64 = 100;
 const CHILDREN: [&str; 4] = ["north", "east", "south", "west"];
 const CLIENTS: usize = 4;
-/// How long after its end a process may still be taken for alive: until the kernel has closed its pipes and the gateway
-/// has looked, on a machine that is busy.
-const UNNOTICED: Duration = Duration::from_millis(50);
 
 /// What happened.
-#[derive(Default)]
 struct Log {
+    /// To see which processes the gateway takes for alive.
+    admin: Client,
     next: AtomicU64,
     answered: AtomicU64,
     failures: Mutex<Vec<Failure>>,
@@ -45,10 +40,21 @@ struct Failure {
 struct Kill {
     child: usize,
     began: Instant,
-    gone: Instant,
+    /// From here on the gateway sends it nothing more.
+    noticed: Instant,
 }
 
 impl Log {
+    fn new(gateway: &Gateway) -> Result<Self> {
+        Ok(Self {
+            admin: gateway.admin_client()?.with_token(&gateway.token()?),
+            next: AtomicU64::default(),
+            answered: AtomicU64::default(),
+            failures: Mutex::default(),
+            kills: Mutex::default(),
+        })
+    }
+
     /// Calls until there were `calls` of all clients together.
     async fn drive(self: Arc<Self>, caller: Caller, calls: u64) -> Result<Caller> {
         loop {
@@ -75,6 +81,7 @@ impl Log {
         }
     }
 
+    /// Kills a child and waits until the gateway has noticed: only what was on its way by then may fail.
     async fn kill(&self, caller: &Caller, child: usize) -> Result<()> {
         let name = CHILDREN.get(child).context("one of them is chosen")?;
         let pid = match caller.pid(name).await {
@@ -86,8 +93,22 @@ impl Log {
         let began = Instant::now();
         family.kill()?;
         family.gone(PATIENCE).await?;
-        push(&self.kills, Kill { child, began, gone: Instant::now() });
+        let noticing = async {
+            while self.is_used(name, pid).await? {}
+            anyhow::Ok(())
+        };
+        tokio::time::timeout(PATIENCE, noticing).await.context("the gateway does not notice")??;
+        push(&self.kills, Kill { child, began, noticed: Instant::now() });
         Ok(())
+    }
+
+    /// Whether the gateway takes this process of a child for alive.
+    async fn is_used(&self, name: &str, pid: u32) -> Result<bool> {
+        let all = self.admin.get("/api/v1/upstreams").send().await?.json()?;
+        let named = |upstream: &&Value| upstream.get("name") == Some(&json!(name));
+        let child = all.as_array().into_iter().flatten().find(named);
+        let pids = child.and_then(|child| child.get("pids")?.as_array()).context("it has processes")?;
+        Ok(pids.contains(&json!(pid)))
     }
 }
 
@@ -114,9 +135,14 @@ async fn thousands_of_calls_survive_servers_that_are_killed() -> Result<()> {
     }
     let mut gateway = Gateway::start(&yaml).await?;
     let sessions = gateway.metric("moongate_sessions").await?;
-    let (log, mut tasks) = (Arc::new(Log::default()), JoinSet::new());
+    let (log, mut tasks) = (Arc::new(Log::new(&gateway)?), JoinSet::new());
+    let callers = Caller::several(&gateway, CLIENTS).await?;
+    let first = callers.first().context("there is one")?;
+    for name in CHILDREN {
+        assert!(log.is_used(name, first.pid(name).await?).await?, "{name} is shown while it lives");
+    }
     let began = Instant::now();
-    for caller in Caller::several(&gateway, CLIENTS).await? {
+    for caller in callers {
         tasks.spawn(Arc::clone(&log).drive(caller, calls));
     }
     while let Some(caller) = tasks.join_next().await {
@@ -134,7 +160,7 @@ async fn thousands_of_calls_survive_servers_that_are_killed() -> Result<()> {
     assert_eq!(kills.len() as u64, calls / BETWEEN);
     for failure in &failures {
         let fits = |kill: &Kill| {
-            kill.child == failure.child && failure.began < kill.gone + UNNOTICED && failure.ended > kill.began
+            kill.child == failure.child && failure.began < kill.noticed && failure.ended > kill.began
         };
         assert!(kills.iter().any(fits), "nobody was killed, and yet: {}", failure.text);
     }

@@ -14,6 +14,10 @@ async fn cannot_be_used(places: &[Place], how: &str, expected: &str) -> Result<(
             assert!(told.contains(expected), "{told}");
         }
         assert!(scene.up().await? < 1.0);
+        scene.doctor_shows("down", expected).await?;
+        let report = scene.doctor(true).await?;
+        let line = report.lines().find(|line| line.contains("bad ")).unwrap_or_default();
+        assert!(line.contains("down") && line.contains(expected), "{report}");
         Ok(())
     })
     .await
@@ -55,7 +59,7 @@ async fn a_process_that_exits_at_what_it_does_not_know_is_started_again_without(
     play(&[Place::Process(LEGACY)], &["exit-on-discover"], "", async |scene| {
         scene.echoes().await?;
         assert!((scene.up().await? - 1.0).abs() < f64::EPSILON);
-        Ok(())
+        scene.doctor_shows("up", "").await.map(drop)
     })
     .await
 }
@@ -68,7 +72,7 @@ async fn a_command_that_does_not_exist_is_named() -> Result<()> {
                 assert!(told.contains("no-such-server"), "{told}");
             }
             assert!(scene.up().await? < 1.0);
-            Ok(())
+            scene.doctor_shows("down", "no-such-server").await.map(drop)
         })
         .await?;
     }
@@ -82,7 +86,7 @@ async fn a_command_that_exits_at_once_leaves_its_last_words() -> Result<()> {
         for told in scene.call_fails("echo", &json!({})).await? {
             assert!(told.contains("exited with status 7") && told.contains("no licence found"), "{told}");
         }
-        Ok(())
+        scene.doctor_shows("down", "no licence found").await.map(drop)
     })
     .await
 }
@@ -94,7 +98,7 @@ async fn nobody_waits_longer_than_configured_for_a_server_that_says_nothing() ->
             assert_eq!(told, "it has not answered yet");
         }
         assert!(scene.up().await? < 1.0);
-        Ok(())
+        scene.doctor_shows("starting", "").await.map(drop)
     })
     .await
 }
@@ -111,6 +115,7 @@ async fn is_listed_later(scene: &Scene) -> Result<()> {
     for told in scene.call_fails("echo", &json!({})).await? {
         assert_eq!(told, "it has not answered yet");
     }
+    scene.doctor_shows("starting", "").await?;
     let announced = changes.message_where(|message| message["method"] == "notifications/tools/list_changed");
     scene.while_others_answer(announced).await??;
     eventually("the tools to be listed", async || {
@@ -118,5 +123,6 @@ async fn is_listed_later(scene: &Scene) -> Result<()> {
         Ok(tools.to_string().contains("bad__echo").then_some(()))
     })
     .await?;
-    scene.echoes().await
+    scene.echoes().await?;
+    scene.doctor_shows("up", "").await.map(drop)
 }

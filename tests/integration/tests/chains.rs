@@ -1,5 +1,5 @@
-//! What the conformance suite cannot see through the gateway, because it knows its own server only: `./test chains`
-//! leaves those scenarios out, and here is the same behaviour.
+//! What the conformance suite asks of one server in one way, at servers of either era that the gateway reaches in either
+//! way: whoever names no questions and ends no connections is helped by the gateway.
 #![expect(
     clippy::indexing_slicing,
     reason = "a member that a JSON value lacks reads as null, and the test says so"
@@ -28,7 +28,7 @@ fn text(result: &Value) -> Result<&str> {
     result["content"][0]["text"].as_str().with_context(|| format!("no text: {result}"))
 }
 
-/// `input-required-result-basic-elicitation` and `-ignore-extra-params`, where the server gives its questions no names.
+/// `input-required-result-basic-elicitation` and `-ignore-extra-params`, for a server that gives its questions no names.
 #[tokio::test]
 async fn a_modern_client_answers_a_legacy_server_by_the_key_it_was_given() -> Result<()> {
     for (gateway, _peer) in before(LEGACY).await? {
@@ -68,7 +68,45 @@ async fn a_modern_client_answers_a_legacy_server_by_the_key_it_was_given() -> Re
     Ok(())
 }
 
-/// `server-sse-polling`, where the server cannot end a connection to go on later: whoever loses one can come back.
+/// A question that its server names is answered by that name, before it is asked as well as after; no other name will do.
+#[tokio::test]
+async fn a_modern_client_answers_a_legacy_server_by_the_name_of_the_question() -> Result<()> {
+    for (gateway, _peer) in before(LEGACY).await? {
+        let client = ModernClient::new(&gateway.client())
+            .with_answers(&json!({"elicitation": {}}), Answers::fixed(json!({"answer": "Ada"}), ""));
+        let params = json!({"name": "ask_form", "arguments": {"message": "Who?", "key": "user_name"}});
+        let given = |answer: Value| json!({"action": "accept", "content": {"answer": answer}});
+        let answered = async |responses: Value| {
+            let mut request = client.prepare("tools/call", &params);
+            request.params["inputResponses"] = responses;
+            client.once(&request).await?.result()
+        };
+
+        let early = answered(json!({"user_name": given(json!("Ada")), "other": given(json!(1))})).await?;
+        assert_eq!(early["resultType"], "complete", "{early}");
+        assert_eq!(serde_json::from_str::<Value>(text(&early)?)?, given(json!("Ada")));
+
+        for wrong in [json!({"other": given(json!("Eve"))}), json!({"user_name": 12345})] {
+            let asked = answered(wrong).await?;
+            assert_eq!(asked["resultType"], "input_required", "{asked}");
+            let questions = asked["inputRequests"].as_object().context("there are questions")?;
+            assert_eq!(questions.keys().collect::<Vec<_>>(), ["user_name"]);
+            assert_eq!(questions["user_name"]["params"].get("_meta"), None, "{asked}");
+
+            // Again the wrong one: asked again, and by the same name.
+            let mut retry = client.retry("tools/call", &params, &asked)?;
+            retry.params["inputResponses"] = json!({"other": given(json!("Eve"))});
+            let again = client.once(&retry).await?.result()?;
+            assert_eq!(again["inputRequests"], asked["inputRequests"], "{again}");
+            let result = client.once(&client.retry("tools/call", &params, &again)?).await?.result()?;
+            assert_eq!(serde_json::from_str::<Value>(text(&result)?)?, given(json!("Ada")));
+        }
+        assert_eq!(text(&client.call("breaches", json!({})).await?)?, "[]");
+    }
+    Ok(())
+}
+
+/// `server-sse-polling`, where neither the server nor the gateway ends a connection: whoever loses one can come back.
 #[tokio::test]
 async fn a_legacy_client_can_resume_the_stream_of_a_call_at_any_server() -> Result<()> {
     for version in [LEGACY, MODERN] {

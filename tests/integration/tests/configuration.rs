@@ -178,7 +178,6 @@ async fn keys_of_later_versions_are_refused() -> Result<()> {
         ("backends: {workspace: {enabled: false}}", "backends.workspace"),
         ("backends: {memory: {rest_listen: 127.0.0.1:6789}}", "backends.memory"),
         ("storage: {url: \"postgres://localhost/x\"}", "storage.url"),
-        ("routes: [{match: web, cache: 1m}]", "routes[0].cache"),
     ] {
         fs::write(&file, yaml)?;
         let output = home.run(&["check", "--json", name]).await?;

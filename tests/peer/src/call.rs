@@ -227,7 +227,11 @@ impl Script {
         let Some(ask) = question.asks.get(question.at) else { return };
         self.asked += 1;
         let id = json!(format!("question-{}", self.asked));
-        let (method, params) = (ask.method(), ask.params(self.setup.version));
+        let (method, mut params) = (ask.method(), ask.params(self.setup.version));
+        // A name for modern clients of a gateway, if the test wants one.
+        if let Some(name) = question.call.argument("key").as_str() {
+            params["_meta"] = json!({"dev.moongate/inputKey": name});
+        }
         self.send(&question.call, json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         self.questions.insert(key(&id), question);
     }

@@ -4,12 +4,11 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     num::NonZeroUsize,
     path::PathBuf,
-    time::Duration,
 };
 
 use http::HeaderName;
 
-use super::super::{Check, set};
+use super::super::{Check, context::more_than_zero, set};
 use crate::{
     load::read::{At, Given, Hidden, Place},
     model::upstreams::{
@@ -18,7 +17,7 @@ use crate::{
         remote::{Endpoint, HeaderText, RawRemoteTls, Remote, RemoteTransport, is_owned},
     },
     secret::Secret,
-    units::{Period, Size},
+    units::Size,
 };
 
 /// Less than any program needs.
@@ -178,14 +177,6 @@ fn limits(raw: RawProcessLimits, check: &mut Check<'_>) -> ProcessLimits {
         open_files: raw.open_files.map(|count| count.value),
         processes: raw.processes.map(|count| count.value),
     }
-}
-
-fn more_than_zero(Period(given): Period, place: &Place, check: &mut Check<'_>) -> Option<Duration> {
-    if given.is_zero() {
-        check.conflict(place, format!("{} is no time at all", place.found), "more than zero");
-        return None;
-    }
-    Some(given)
 }
 
 fn remote(url: At<Given<Endpoint>>, raw: &mut RawUpstream, check: &mut Check<'_>) -> Option<Remote> {

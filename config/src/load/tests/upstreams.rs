@@ -493,6 +493,38 @@ fn routes_change_arguments() {
 }
 
 #[test]
+fn a_route_with_cache_is_about_resources() {
+    let upstreams = "upstreams: {docs: {url: 'http://localhost'}, other: {url: 'http://localhost'}}\n";
+    let found = config(&format!(
+        "{upstreams}routes: [{{match: 'x://*', upstream: docs, cache: 30s}}, {{match: 'x://*', hide: true}}, \
+         {{match: '*', cache: 1m}}]"
+    ));
+    assert_eq!((found.routes.len(), found.caches.len()), (1, 2));
+    for (upstream, uri, keep) in
+        [("docs", "x://a/b", Some(30)), ("other", "x://a/b", Some(60)), ("docs", "y://a", Some(60))]
+    {
+        assert_eq!(found.cache_of(upstream, uri), keep.map(Duration::from_secs), "{upstream} {uri}");
+    }
+    assert_eq!(config("routes: [{match: 'x://?', cache: 1h}]").cache_of("docs", "x://12"), None);
+    for (keys, expected) in [
+        ("cache: 0s", "routes[0].cache @2:28 `0s` keeps nothing"),
+        ("cache: soon", "routes[0].cache @2:28 `soon` does not begin with a whole number"),
+        (
+            "cache: 1m, hide: true",
+            "routes[0].hide @2:38 `hide` is about tools, and with `cache` a route is about resources",
+        ),
+        (
+            "cache: 1m, upstream: ui",
+            "routes[0].upstream @2:42 `ui` is built in, and what is read there is never kept",
+        ),
+    ] {
+        assert_eq!(lines(format!("{upstreams}routes: [{{match: x, {keys}}}]")), [expected], "{keys}");
+    }
+    let twice = lines("routes: [{match: x, cache: 1m}, {match: x}, {match: x, cache: 2m}]");
+    assert_eq!(twice, ["routes[2].match @1:53 this route is never reached: routes[0] matches the same"]);
+}
+
+#[test]
 fn an_upstream_that_is_reached_in_the_clear_is_warned_about() {
     let text = "upstreams: {a: {url: 'http://x.example', allow_insecure: true}, \
                 b: {url: 'http://localhost'}, c: {url: 'http://y', allow_insecure: true, enabled: false}}";

@@ -30,6 +30,11 @@ async fn view_for(catalog: &Catalog, client: &Client) -> Arc<View> {
     catalog.view(&admitted, None, client, context).await
 }
 
+/// The tools changed for these.
+fn to(audience: Audience) -> Announcement {
+    Announcement { change: Change::Tools, audience }
+}
+
 async fn view(catalog: &Catalog) -> Arc<View> {
     view_for(catalog, &Client::bare(Version::V2026_07_28)).await
 }
@@ -72,7 +77,7 @@ async fn members_are_asked_side_by_side_and_the_slow_are_left_out_for_a_while() 
     // They are there now and say so.
     slow.let_go();
     slower.let_go();
-    catalog.changed(&Change::Tools);
+    catalog.changed(&to(Audience::Everybody));
     assert_eq!(names(&view(&catalog).await), ["quick__t", "slow__t", "slower__t"]);
 }
 
@@ -115,7 +120,7 @@ async fn a_member_that_says_itself_that_its_time_is_up_holds_up_one_call_and_no_
     let catalog = catalog(vec![hung, quick("quick").1], Config::default());
     for (change, patience) in [(false, timeout), (false, BRIEFLY), (true, BRIEFLY)] {
         if change {
-            catalog.changed(&Change::Tools);
+            catalog.changed(&to(Audience::Everybody));
         }
         let start = Instant::now();
         let incomplete = view(&catalog).await;
@@ -139,7 +144,7 @@ async fn who_was_late_is_known_also_when_something_changed_meanwhile() {
     let catalog = catalog(vec![hung, member], Config::default());
     let change = async {
         quick.asking.notified().await;
-        catalog.changed(&Change::Tools);
+        catalog.changed(&to(Audience::Everybody));
     };
     tokio::join!(view(&catalog), change);
     let start = Instant::now();
@@ -182,7 +187,7 @@ async fn what_changed_while_it_was_built_is_not_kept() {
     let catalog = catalog(vec![member], Config::default());
     let change = async {
         fake.asking.notified().await;
-        catalog.changed(&Change::Tools);
+        catalog.changed(&to(Audience::Everybody));
         fake.let_go();
     };
     let (outdated, ()) = tokio::join!(view(&catalog), change);
@@ -190,6 +195,36 @@ async fn what_changed_while_it_was_built_is_not_kept() {
     let fresh = view(&catalog).await;
     assert!(!Arc::ptr_eq(&outdated, &fresh));
     assert!(Arc::ptr_eq(&fresh, &view(&catalog).await));
+}
+
+#[tokio::test]
+async fn what_changed_for_one_principal_costs_others_nothing() {
+    let (fake, member) = held("up");
+    let catalog = catalog(vec![member], Config::default());
+    let (me, other) = (Audience::Principal(Principal::local()), Principal::issued("other"));
+    let elsewhere = || [Audience::Principal(other.clone()), session_of(&other)];
+    // Also while it is being built.
+    for (audiences, kept) in [(elsewhere(), true), ([me.clone(), session_of(&Principal::local())], false)] {
+        for audience in audiences {
+            catalog.changed(&to(Audience::Everybody));
+            let change = async {
+                fake.asking.notified().await;
+                catalog.changed(&to(audience.clone()));
+                fake.let_go();
+            };
+            let (first, ()) = tokio::join!(view(&catalog), change);
+            fake.let_go();
+            let second = view(&catalog).await;
+            assert_eq!(Arc::ptr_eq(&first, &second), kept, "{audience:?}, while it was built");
+            catalog.changed(&to(audience.clone()));
+            fake.let_go();
+            assert_eq!(Arc::ptr_eq(&second, &view(&catalog).await), kept, "{audience:?}");
+        }
+    }
+}
+
+fn session_of(principal: &Principal) -> Audience {
+    Audience::Session(SessionKey { principal: principal.clone(), session: "s".into() })
 }
 
 #[tokio::test]

@@ -5,15 +5,20 @@ use std::borrow::Cow;
 use moongate_wire::{
     Method, Raw, Version,
     edit::{self, Edit},
+    raw::Needle,
     write,
 };
 use serde_json::json;
 
 use super::objects_only;
 
+static LINK: Needle = Needle::new("resource_link");
+static AUDIO: Needle = Needle::new("audio");
+static STRUCTURED: Needle = Needle::new("structuredContent");
+
 /// The result of `method` with the blocks that a client of `version` does not know as text.
 pub fn blocks(result: Raw, method: Method, version: Version) -> Raw {
-    if !has_foreign(&result, version) {
+    if !matches!(method, Method::CallTool | Method::GetPrompt) || !has_foreign(&result, version) {
         return result;
     }
     match method {
@@ -31,15 +36,15 @@ pub fn blocks(result: Raw, method: Method, version: Version) -> Raw {
 
 /// Whether there may be a block that `version` does not know.
 fn has_foreign(result: &Raw, version: Version) -> bool {
-    (version < Version::V2025_06_18 && result.may_name("resource_link"))
-        || (version < Version::V2025_03_26 && result.may_name("audio"))
+    (version < Version::V2025_06_18 && LINK.may_be_in(result))
+        || (version < Version::V2025_03_26 && AUDIO.may_be_in(result))
 }
 
 /// The result of a tool with structured output that a client of `version` can read; `wrapped` says whether the tool's
 /// output is listed wrapped.
 pub fn structured(result: Raw, version: Version, wrapped: bool) -> Raw {
     const NAME: &str = "structuredContent";
-    if !objects_only(version) || !result.may_name(NAME) {
+    if !objects_only(version) || !STRUCTURED.may_be_in(&result) {
         return result;
     }
     if version < Version::V2025_06_18 {

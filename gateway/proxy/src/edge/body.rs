@@ -11,7 +11,10 @@ use std::{
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
-use crate::{edge::sse, stream::Reader};
+use crate::{
+    edge::sse,
+    stream::{Reader, Stay},
+};
 
 /// An idle stream gets a comment this often.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -110,6 +113,9 @@ impl Source for BoxSource {
 
 impl Source for Reader {
     fn poll_event(&mut self, poller: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if matches!(self.stay, Stay::Over) {
+            return Poll::Ready(None);
+        }
         if let Some(chunk) = self.replay.pop_front() {
             self.seen = self.seen.max(chunk.sequence);
             return Poll::Ready(Some(chunk.bytes));
@@ -125,9 +131,10 @@ impl Source for Reader {
                     return Poll::Ready(Some(chunk.bytes));
                 }
                 Poll::Ready(None) => return Poll::Ready(None),
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => break,
             }
         }
+        self.poll_farewell(poller).map_or(Poll::Pending, |farewell| Poll::Ready(Some(farewell)))
     }
 }
 
@@ -196,15 +203,37 @@ impl http_body::Body for Body {
 
 #[cfg(test)]
 mod tests {
+    use std::{collections::VecDeque, sync::Arc};
+
     use http_body_util::BodyExt as _;
     use tokio::{sync::mpsc, time::Instant};
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::{session::Live, stream::Chunk};
 
     impl Source for mpsc::Receiver<Bytes> {
         fn poll_event(&mut self, poller: &mut Context<'_>) -> Poll<Option<Bytes>> {
             self.poll_recv(poller)
         }
+    }
+
+    /// A reader of a session's stream that is sent away after `leave`, and where its events come from.
+    fn reader(seen: u64, leave: Duration) -> (mpsc::Sender<Chunk>, Body) {
+        let (sender, events) = mpsc::channel(4);
+        let live = Arc::new(Live::new("s".into(), "i".into(), std::sync::Weak::new()));
+        let gone = CancellationToken::new().drop_guard();
+        let reader =
+            Reader { stream: 3, replay: VecDeque::new(), events, seen, stay: Stay::Long, gone, live };
+        (sender, Body::legacy(reader.leaving(Some(Instant::now() + leave)), OpenStream::new(|| {})))
+    }
+
+    fn farewell(sequence: u64) -> Bytes {
+        Bytes::from(format!("id: 3-{sequence}\nretry: 1000\ndata: \n\n"))
+    }
+
+    fn chunk(sequence: u64) -> Chunk {
+        Chunk { sequence, bytes: Bytes::from(format!("data: {sequence}\n\n")) }
     }
 
     async fn next(body: &mut Body) -> Option<Bytes> {
@@ -243,6 +272,40 @@ mod tests {
         assert_eq!(next(&mut body).await.as_deref(), Some(sse::KEEP_ALIVE));
         assert!(begun.elapsed() >= KEEP_ALIVE + KEEP_ALIVE / 2, "{:?}", begun.elapsed());
         drop(events);
+        assert_eq!(next(&mut body).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_is_sent_away_in_time_but_not_without_an_event_to_come_back_to() {
+        const LEAVE: Duration = Duration::from_secs(10);
+        for (seen, first) in [(0, 1), (7, 8)] {
+            let (begun, (events, mut body)) = (Instant::now(), reader(seen, LEAVE));
+            events.send(chunk(first)).await.unwrap();
+            assert_eq!(next(&mut body).await, Some(chunk(first).bytes));
+            assert_eq!(next(&mut body).await, Some(farewell(first)));
+            assert_eq!(begun.elapsed(), LEAVE);
+            // What comes now waits in the log.
+            events.send(chunk(first + 1)).await.unwrap();
+            assert_eq!(next(&mut body).await, None);
+            assert!(http_body::Body::is_end_stream(&body));
+        }
+        // Came back, and nothing was said.
+        let (begun, (_events, mut body)) = (Instant::now(), reader(7, LEAVE));
+        assert_eq!((next(&mut body).await, begun.elapsed()), (Some(farewell(7)), LEAVE));
+        assert_eq!(next(&mut body).await, None);
+
+        // What could not be logged is nothing to come back to, nor is a comment.
+        let (events, mut body) = reader(0, LEAVE);
+        tokio::time::sleep(2 * LEAVE).await;
+        events.send(chunk(u64::MAX)).await.unwrap();
+        assert!(next(&mut body).await.is_some());
+        assert_eq!(next(&mut body).await.as_deref(), Some(sse::KEEP_ALIVE));
+        // What is there already is told first.
+        events.send(chunk(1)).await.unwrap();
+        events.send(chunk(2)).await.unwrap();
+        assert_eq!(next(&mut body).await, Some(chunk(1).bytes));
+        assert_eq!(next(&mut body).await, Some(chunk(2).bytes));
+        assert_eq!(next(&mut body).await, Some(farewell(2)));
         assert_eq!(next(&mut body).await, None);
     }
 

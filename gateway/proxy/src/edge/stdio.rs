@@ -4,7 +4,7 @@
 //! caller's session: what HTTP keeps under a session id lives here, and ends with the input.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     future::Future,
     num::NonZeroU32,
     pin::pin,
@@ -41,6 +41,7 @@ use crate::{
     parked::Resumed,
     session::{Live, Running},
     shape,
+    target::UNCHECKED,
 };
 
 mod framing;
@@ -315,9 +316,9 @@ impl Pipe {
             capabilities: client.capabilities.clone(),
             info: client.info.clone(),
             log_level: None,
-            subscriptions: BTreeSet::new(),
+            subscriptions: BTreeMap::new(),
         };
-        let listener = self.gateway.hub.listen(Filter::lists());
+        let listener = self.gateway.hub.listen(admitted.principal().clone(), Filter::lists());
         let session =
             Arc::new(PipeSession { live: Arc::clone(&self.live), record: Mutex::new(record), listener });
         *self.legacy.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&session));
@@ -365,7 +366,7 @@ impl Pipe {
         outbox.rebind(params.meta().progress_token(), caller.log_level);
         let way = Way::Session { live: Arc::clone(&self.live), running, can_stream: true };
         let what = (request.id.clone(), method, params);
-        match self.gateway.begin(&caller, what, Arc::clone(&outbox), way, &|_, _| Ok(())).await {
+        match self.gateway.begin(&caller, what, Arc::clone(&outbox), way, UNCHECKED).await {
             // What is cancelled gets no answer, not even that it was refused meanwhile.
             Err(_) if outbox.is_cancelled() => {}
             Err(error) => self.say(shape::final_message(&request.id, method, Err(error), version)).await,
@@ -395,11 +396,11 @@ impl Pipe {
         let identity = Identity::of(caller.profile.as_ref(), method, params);
         let what = (request.id.clone(), method, params);
         let started = if let Some(state) = params.request_state() {
-            self.gateway.resume(&caller, what, &identity, &state, &|_, _| Ok(())).await
+            self.gateway.resume(&caller, what, &identity, &state, UNCHECKED).await
         } else {
             outbox.rebind(params.meta().progress_token(), caller.log_level);
             let way = Way::Rounds { responses: params.input_responses() };
-            self.gateway.begin(&caller, what, Arc::clone(&outbox), way, &|_, _| Ok(())).await.map(Resumed::Go)
+            self.gateway.begin(&caller, what, Arc::clone(&outbox), way, UNCHECKED).await.map(Resumed::Go)
         };
         match started {
             _ if outbox.is_cancelled() => {}

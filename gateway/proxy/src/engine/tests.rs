@@ -10,6 +10,7 @@ use crate::{
     fake::{Fake, catalog, defined, gateway, prompt, resource, tool},
     job::Step,
     shape::Failed,
+    target::UNCHECKED,
 };
 
 const MODERN: Version = Version::V2026_07_28;
@@ -47,7 +48,7 @@ impl Scene {
         let request = (Id::from(1), method, &params);
         let way = Way::Rounds { responses: None };
         let outbox = outbox(&caller, &params);
-        let mut job = self.gateway.begin(&caller, request, outbox, way, &|_, _| Ok(())).await?;
+        let mut job = self.gateway.begin(&caller, request, outbox, way, UNCHECKED).await?;
         match job.step().await {
             Step::Done(outcome) => outcome,
             other => panic!("{other:?}"),

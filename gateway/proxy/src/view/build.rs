@@ -4,7 +4,7 @@
 //! neither what an earlier member's tool is also called, nor what begins like the names of another upstream: rules that
 //! allow those mean that one. Only a route may give such a name.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 
 use moongate_config::{Config, Profile, Route};
 use moongate_core::{CallError, Prompt, Raw, Scope, Tool, hash::Map};
@@ -120,6 +120,7 @@ impl Builder<'_> {
             late: Vec::new(),
             missing: Vec::new(),
             generation: 0,
+            outdated: AtomicBool::new(false),
             valid_until: None,
         }
     }

@@ -1,6 +1,6 @@
 //! What sessions watch at a fake upstream, and let go of.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use moongate_config::Config;
 use moongate_core::{Kind, Offer, Principal, Raw};
@@ -32,7 +32,7 @@ fn record() -> SessionRecord {
         capabilities: Raw::empty_object(),
         info: None,
         log_level: None,
-        subscriptions: BTreeSet::new(),
+        subscriptions: BTreeMap::new(),
     }
 }
 

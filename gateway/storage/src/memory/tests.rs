@@ -1,14 +1,14 @@
 //! The in-memory state through its trait, on a paused clock.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     future::Future,
     num::NonZeroU32,
     pin::pin,
     task::{Context as Poller, Waker},
 };
 
-use moongate_core::{Context, Principal, Raw, StateKey, Version, task::Group};
+use moongate_core::{Announcement, Audience, Context, Principal, Raw, StateKey, Version, task::Group};
 use serde::Serialize;
 use tokio::{sync::mpsc::Receiver, time::advance};
 
@@ -33,6 +33,10 @@ fn state(options: MemoryOptions) -> (Arc<MemoryState>, Receiver<(To, Note)>) {
     (Arc::new(state), inbox)
 }
 
+fn changed(change: moongate_core::Change) -> Note {
+    Note::Changed(Announcement { change, audience: Audience::Everybody })
+}
+
 fn record(path: &str) -> SessionRecord {
     SessionRecord {
         layout: SessionRecord::LAYOUT,
@@ -42,7 +46,7 @@ fn record(path: &str) -> SessionRecord {
         capabilities: Raw::empty_object(),
         info: None,
         log_level: None,
-        subscriptions: BTreeSet::new(),
+        subscriptions: BTreeMap::new(),
     }
 }
 
@@ -183,7 +187,7 @@ async fn racing_ends_and_sweeps_announce_each_session_once() {
 async fn a_full_inbox_delays_and_loses_nothing() {
     let (state, mut inbox) = state(MemoryOptions::default());
     for _ in 0..INBOX {
-        state.send(To::All, Note::Changed(moongate_core::Change::Tools)).await.unwrap();
+        state.send(To::All, changed(moongate_core::Change::Tools)).await.unwrap();
     }
     state.put("a", record("/mcp")).await.unwrap();
     state.put("b", record("/mcp")).await.unwrap();
@@ -201,17 +205,14 @@ async fn a_full_inbox_delays_and_loses_nothing() {
     assert_eq!(ended(&mut inbox), ["a"]);
     drop(inbox);
     assert!(state.end("b").await.unwrap(), "nobody listens, it ends all the same");
-    assert!(matches!(
-        state.send(To::All, Note::Changed(moongate_core::Change::Tools)).await,
-        Err(Error::Closed)
-    ));
+    assert!(matches!(state.send(To::All, changed(moongate_core::Change::Tools)).await, Err(Error::Closed)));
 }
 
 #[tokio::test]
 async fn the_inbox_is_taken_once() {
     let (state, mut inbox) = state(MemoryOptions::default());
     assert!(state.inbox().is_none());
-    let note = Note::Changed(moongate_core::Change::Prompts);
+    let note = changed(moongate_core::Change::Prompts);
     state.send(To::All, note.clone()).await.unwrap();
     assert_eq!(inbox.recv().await, Some((To::All, note)));
 }

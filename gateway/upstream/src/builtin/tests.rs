@@ -55,7 +55,7 @@ fn context() -> Context {
 }
 
 async fn perform(backend: &BuiltinBackend<Probe>, operation: Operation) -> Result<Value, CallError> {
-    let reply = backend.call(Call { operation, meta: None }, &context()).await?;
+    let reply = backend.call(Call::new(operation), &context()).await?;
     Ok(reply.result.parse().unwrap())
 }
 

@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use super::{
     connection::Connection,
     declared::{Declared, missing},
+    naming::{self, take_name},
 };
 
 /// How long a first question waits for others to go with it in one round.
@@ -36,7 +37,7 @@ pub(super) struct Desk<'a> {
     connection: &'a Connection,
     cx: &'a Context,
     /// Not asked yet.
-    waiting: Vec<(Id, Ask)>,
+    waiting: Vec<Question>,
     /// Since when the first of them waits.
     since: Instant,
     /// Being asked; each ends with the questions that were answered.
@@ -46,7 +47,16 @@ pub(super) struct Desk<'a> {
     withdrawn: Vec<(Id, AbortHandle)>,
     /// A question that the client cannot be asked, if there was one.
     pub(super) missing: Option<CallError>,
-    asked: usize,
+    /// How many questions were put to the client.
+    pub(super) asked: usize,
+}
+
+/// A question that can be put to the client.
+struct Question {
+    id: Id,
+    /// What the server calls it.
+    name: Option<Box<str>>,
+    ask: Ask,
 }
 
 /// A question without an answer.
@@ -97,10 +107,10 @@ impl<'a> Desk<'a> {
     }
 
     fn question(&mut self, request: Request) {
-        let params = || request.params.raw().unwrap_or_else(Raw::empty_object);
+        let (name, params) = take_name(&request.params.raw().unwrap_or_else(Raw::empty_object));
         let question = match &*request.method {
-            "elicitation/create" => Ask::Elicit { params: params() },
-            "sampling/createMessage" => Ask::Sample { params: params() },
+            "elicitation/create" => Ask::Elicit { params },
+            "sampling/createMessage" => Ask::Sample { params },
             "roots/list" => Ask::Roots,
             "ping" => return self.send(&request.id, write::result(&request.id, &Raw::empty_object())),
             method => {
@@ -126,12 +136,12 @@ impl<'a> Desk<'a> {
                 self.missing.get_or_insert(missing);
             }
         } else if self.cx.client.version.era() == Era::Legacy {
-            self.ask(vec![(request.id, question)]);
+            self.ask(vec![Question { id: request.id, name, ask: question }]);
         } else {
             if self.waiting.is_empty() {
                 self.since = Instant::now();
             }
-            self.waiting.push((request.id, question));
+            self.waiting.push(Question { id: request.id, name, ask: question });
         }
     }
 
@@ -163,14 +173,14 @@ impl<'a> Desk<'a> {
         }
     }
 
-    fn ask(&mut self, questions: Vec<(Id, Ask)>) {
+    fn ask(&mut self, questions: Vec<Question>) {
         let (abort, registration) = AbortHandle::new_pair();
-        if let [(id, _)] = questions.as_slice() {
-            self.withdrawn.push((id.clone(), abort));
+        if let [only] = questions.as_slice() {
+            self.withdrawn.push((only.id.clone(), abort));
         }
         self.asked += questions.len();
         let first = self.asked - questions.len() + 1;
-        let ids: Vec<Id> = questions.iter().map(|(id, _)| id.clone()).collect();
+        let ids: Vec<Id> = questions.iter().map(|question| question.id.clone()).collect();
         let work = ask_all(self.connection, self.cx, questions, first);
         self.open.push(Abortable::new(work, registration).map(move |_| ids).boxed());
     }
@@ -180,7 +190,7 @@ impl<'a> Desk<'a> {
         let id = notification.params.raw().and_then(|params| params.member("requestId")?.parse::<Id>().ok());
         let Some(id) = id else { return };
         self.owed.retain(|owed| owed.id != id);
-        self.waiting.retain(|(waiting, _)| *waiting != id);
+        self.waiting.retain(|waiting| waiting.id != id);
         for (_, abort) in self.withdrawn.iter().filter(|(asked, _)| *asked == id) {
             abort.abort();
         }
@@ -206,20 +216,19 @@ impl Drop for Desk<'_> {
 }
 
 /// Asks the client and gives the server its answers.
-async fn ask_all(connection: &Connection, cx: &Context, questions: Vec<(Id, Ask)>, first: usize) {
-    let keys: Vec<String> =
-        (first..).take(questions.len()).map(|number| format!("question_{number}")).collect();
-    let keyed = keys.iter().zip(&questions).map(|(key, (_, question))| (key.as_str(), question.clone()));
+async fn ask_all(connection: &Connection, cx: &Context, questions: Vec<Question>, first: usize) {
+    let keys = naming::keys(questions.iter().map(|question| question.name.as_deref()), first);
+    let keyed = keys.iter().zip(&questions).map(|(key, question)| (key.as_str(), question.ask.clone()));
     let answers = cx.peer.ask(keyed.collect()).await;
     match answers {
         Ok(answers) => {
-            for ((id, question), answer) in questions.iter().zip(answers) {
+            for (Question { id, ask, .. }, answer) in questions.iter().zip(answers) {
                 let message = match answer {
                     Answer::Result(result) => {
-                        if matches!(question, Ask::Roots) {
+                        if matches!(ask, Ask::Roots) {
                             connection.hearing.keep_roots(cx, &result);
                         }
-                        write::result(id, &fitted(question, result, connection.version()))
+                        write::result(id, &fitted(ask, result, connection.version()))
                     }
                     Answer::Refused(error) => write::error(Some(id), NoId::Omit, &error),
                 };
@@ -227,8 +236,8 @@ async fn ask_all(connection: &Connection, cx: &Context, questions: Vec<(Id, Ask)
             }
         }
         Err(error) => {
-            for (id, question) in &questions {
-                connection.hearing.respond(refusal(id, question, &error));
+            for Question { id, ask, .. } in &questions {
+                connection.hearing.respond(refusal(id, ask, &error));
             }
         }
     }

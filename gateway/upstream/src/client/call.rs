@@ -8,8 +8,8 @@
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use moongate_core::{Answer, Ask as Asked, CallError, Context, Kind, Raw, Reply};
-use moongate_wire::{Era, Message, RpcError, write};
+use moongate_core::{Answer, Ask as Asked, CallError, Context, Kind, Raw, Reply, call::Freshness};
+use moongate_wire::{Era, Message, RpcError, edit, write};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -61,7 +61,7 @@ impl Connection {
                 {
                     visit(&error, cx).await?;
                 }
-                Err(failure) if round > 0 => return Err(failure.once_begun()),
+                outcome if round > 0 => return outcome.map(once).map_err(Failure::once_begun),
                 outcome => return outcome,
             }
         }
@@ -75,7 +75,7 @@ impl Connection {
         cx: &Context,
     ) -> Result<Reply, Failure> {
         let id = self.mint();
-        let mut attention = self.hearing.attend(id, cx);
+        let attention = self.hearing.attend(id, cx);
         let mut exchange = self.exchange(id, ask, &ask.params);
         let mut desk = Desk::new(self, cx);
         let answer = loop {
@@ -83,13 +83,13 @@ impl Connection {
             tokio::select! {
                 // What was said before the end is heard before the end.
                 biased;
-                Some(message) = attention.messages.recv() => desk.take(upstream, message, false),
+                message = attention.messages.next() => desk.take(upstream, message, false),
                 event = exchange.next() => match event {
                     Some(Event::Message(message)) => desk.take(upstream, message, true),
                     Some(Event::HungUp) => cx.peer.hang_up(),
                     Some(Event::Answer(answer)) => {
                         // They may have come together, while nobody looked.
-                        while let Ok(message) = attention.messages.try_recv() {
+                        while let Some(message) = attention.messages.take() {
                             desk.take(upstream, message, false);
                         }
                         break answer;
@@ -117,6 +117,7 @@ impl Connection {
                 );
                 Err(CallError::upstream(Kind::Unavailable, text).into())
             }
+            _ if desk.asked > 0 => Ok(once(answer.outcome?.into())),
             _ => Ok(answer.outcome?.into()),
         }
     }
@@ -131,11 +132,12 @@ impl Connection {
                 Err(failure) if round > 0 => return Err(failure.once_begun()),
                 result => result?,
             };
-            let (questions, state) = match envelope::read(result, self.version()) {
-                // What was answered on the way belongs to this call alone.
-                Shape::Complete(reply) if round > 0 => return Ok(Reply { freshness: None, ..reply }),
+            let (questions, state) = match envelope::read(result.clone(), self.version()) {
+                Shape::Complete(reply) if round > 0 => return Ok(once(reply)),
                 Shape::Complete(reply) => return Ok(reply),
-                Shape::Unknown(what) => return Err(Failure::unknown_result(&what)),
+                Shape::Unknown(what) => {
+                    return of_extension(&ask, &result).ok_or_else(|| Failure::unknown_result(&what));
+                }
                 Shape::InputRequired { questions, state } => (questions, state),
             };
             if !may_ask(ask.method) {
@@ -174,12 +176,12 @@ impl Connection {
     ) -> Result<Raw, Failure> {
         let id = self.mint();
         // Also here: on a pipe, logs come without a word about whose they are.
-        let mut attention = self.hearing.attend(id, cx);
+        let attention = self.hearing.attend(id, cx);
         let mut exchange = self.exchange(id, ask, params);
         loop {
             let message = tokio::select! {
                 biased;
-                Some(message) = attention.messages.recv() => message,
+                message = attention.messages.next() => message,
                 event = exchange.next() => match event {
                     Some(Event::Message(message)) => message,
                     Some(Event::HungUp) => continue,
@@ -262,6 +264,20 @@ impl Connection {
         }
         Ok(Answered::All(write::object(answers.iter().map(|(key, answer)| (key.as_str(), answer)))))
     }
+}
+
+/// A result of a kind that none of the protocol's own is, where the client declared an extension that may define it.
+fn of_extension(ask: &Request<'_>, result: &Raw) -> Option<Reply> {
+    let kind = result.member("resultType").filter(|_| ask.extended)?;
+    let own = ["complete", "input_required", "task"];
+    kind.text().filter(|kind| !own.contains(&&**kind))?;
+    let rest = edit::remove(result, |name, _| name == "resultType");
+    Some(once(Reply { result_type: Some(kind), ..rest.into() }))
+}
+
+/// A reply that is not kept: what was answered on the way to it belongs to this call alone.
+fn once(reply: Reply) -> Reply {
+    Reply { freshness: Some(Freshness::NONE), ..reply }
 }
 
 /// Whether a modern server may answer this with a question.

@@ -95,6 +95,8 @@ pub(crate) struct Request<'a> {
     pub(crate) name: Option<Arc<str>>,
     /// What `Mcp-Param-*` repeat.
     pub(crate) param_headers: Vec<(Arc<str>, String)>,
+    /// What the client said in `Mcp-Param-*` that no schema declares.
+    pub(crate) undeclared: Vec<(Arc<str>, Arc<str>)>,
     /// The client's `_meta`.
     pub(crate) meta: Option<&'a Raw>,
     /// Whether the client wants to hear of progress.
@@ -104,6 +106,8 @@ pub(crate) struct Request<'a> {
     pub(crate) capabilities: Option<Raw>,
     /// Whether a legacy server runs it as a task only.
     pub(crate) as_task: bool,
+    /// Whether the server is told of extensions that the gateway does not know, and may answer by them.
+    pub(crate) extended: bool,
 }
 
 impl Request<'_> {
@@ -114,11 +118,13 @@ impl Request<'_> {
             params,
             name: None,
             param_headers: Vec::new(),
+            undeclared: Vec::new(),
             meta: None,
             progress: false,
             log_level: None,
             capabilities: None,
             as_task: false,
+            extended: false,
         }
     }
 }
@@ -293,6 +299,7 @@ impl Connection {
             version: Some(version),
             name: ask.name.clone().filter(|_| modern),
             param_headers: if modern { ask.param_headers.clone() } else { Vec::new() },
+            undeclared: if modern { ask.undeclared.clone() } else { Vec::new() },
         })
     }
 

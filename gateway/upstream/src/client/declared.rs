@@ -2,11 +2,33 @@
 //!
 //! Never more than the client declared and its version has, so that no server asks for what cannot be answered.
 
+use std::collections::BTreeMap;
+
 use moongate_core::{Ask, CallError, Client, Raw, abilities::is_url};
+use moongate_wire::Era;
 use serde_json::{Map, Value, json};
 
 /// The extension for interactive views, which is passed on as the client declared it.
 const UI: &str = "io.modelcontextprotocol/ui";
+
+/// Extensions that the gateway passes on, or not, by rules of their own.
+const KNOWN: [&str; 2] = [UI, "io.modelcontextprotocol/tasks"];
+/// Other extensions that one client may have a server told of, and their bytes; who declares more has none passed on.
+const MAX_OTHERS: usize = 32;
+const MAX_OTHER_BYTES: usize = 16 << 10;
+
+/// The extensions that a client declared and the gateway does not know, as it wrote them. A legacy client could not be given
+/// what comes of them.
+pub(crate) fn other_extensions(client: &Client) -> BTreeMap<String, Raw> {
+    if client.version.era() == Era::Legacy {
+        return BTreeMap::new();
+    }
+    let declared = client.capability("extensions").map(|all| all.members()).unwrap_or_default();
+    let others = declared.into_iter().filter(|(name, _)| !KNOWN.contains(&&**name));
+    let others: BTreeMap<_, _> = others.collect();
+    let bytes: usize = others.iter().map(|(name, settings)| name.len() + settings.len()).sum();
+    if others.len() > MAX_OTHERS || bytes > MAX_OTHER_BYTES { BTreeMap::new() } else { others }
+}
 
 /// What one client can do. Equal abilities may share a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -84,6 +106,19 @@ impl Declared {
         all.extend(ui.map(|settings| ("extensions".to_owned(), json!({UI: settings}))));
         Raw::of(&all)
     }
+
+    /// The same with further extensions.
+    pub(crate) fn capabilities_with(&self, others: BTreeMap<String, Raw>) -> Raw {
+        let own = self.capabilities();
+        if others.is_empty() {
+            return own;
+        }
+        let mut extensions = others;
+        extensions.extend(own.member("extensions").map(|known| known.members()).unwrap_or_default());
+        let mut all: BTreeMap<_, _> = own.members().into_iter().collect();
+        all.insert("extensions".to_owned(), Raw::of(&extensions));
+        Raw::of(&all)
+    }
 }
 
 /// The client did not declare what `question` needs.
@@ -135,5 +170,25 @@ mod tests {
             let abilities = Declared::of(&client);
             assert_eq!(abilities.capabilities().parse::<Value>().unwrap(), told, "{version} {declared}");
         }
+    }
+
+    #[test]
+    fn other_extensions_of_a_modern_client_are_told_as_it_wrote_them_and_not_too_many() {
+        let told = |version, extensions: Value| {
+            let declared = Raw::of(&json!({"roots": {}, "extensions": extensions}));
+            let client = Client { capabilities: declared, ..Client::bare(version) };
+            let all = Declared::of(&client).capabilities_with(other_extensions(&client));
+            all.parse::<Value>().unwrap()
+        };
+        let (modern, legacy) = (Version::V2026_07_28, Version::V2025_11_25);
+        let both = json!({UI: {"a": 1}, "x/\"y": {"n": 1.50}, "io.modelcontextprotocol/tasks": {}});
+        assert_eq!(
+            told(modern, both.clone()),
+            json!({"roots": {}, "extensions": {UI: {"a": 1}, "x/\"y": {"n": 1.50}}})
+        );
+        assert_eq!(told(legacy, both), json!({"roots": {}, "extensions": {UI: {"a": 1}}}));
+        let many: Map<_, _> = (0..=MAX_OTHERS).map(|n| (format!("x/{n}"), json!({}))).collect();
+        assert_eq!(told(modern, many.into()), json!({"roots": {}}));
+        assert_eq!(told(modern, json!({"x/y": "z".repeat(MAX_OTHER_BYTES)})), json!({"roots": {}}));
     }
 }

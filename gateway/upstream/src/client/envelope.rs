@@ -17,7 +17,11 @@ const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
 const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 const PROGRESS_TOKEN: &str = "progressToken";
+
+/// What our own part of an envelope takes, beside what clients put into it.
+const ROOM: usize = 320;
 
 /// Who we say we are.
 pub(crate) static OUR_INFO: LazyLock<Raw> = LazyLock::new(|| {
@@ -37,33 +41,48 @@ pub(crate) struct Envelope<'a> {
     pub(crate) log_level: Option<Level>,
 }
 
+/// What every request to a modern server says of us, from our name to where the client's abilities follow.
+static OURSELVES: LazyLock<String> =
+    LazyLock::new(|| format!(r#","{CLIENT_INFO}":{},"{CLIENT_CAPABILITIES}":"#, OUR_INFO.as_str()));
+
 impl Envelope<'_> {
     /// `params`, an object without `_meta`, as a server of `version` wants them.
     pub(crate) fn wrap(&self, params: &Raw, version: Version) -> Raw {
-        let mut members = Vec::new();
-        if version.era() == Era::Modern {
-            members.push((PROTOCOL_VERSION, write::string(version.as_str())));
-            members.push((CLIENT_INFO, OUR_INFO.clone()));
-            members.push((CLIENT_CAPABILITIES, self.capabilities.cloned().unwrap_or_else(Raw::empty_object)));
-            members.extend(self.log_level.map(|level| (LOG_LEVEL, Raw::of(&level))));
-        }
-        members.extend(self.progress.map(|token| (PROGRESS_TOKEN, Raw::of(&token))));
-        let own = self.meta.filter(|meta| meta.is_object()).map(passed_on);
-        let own = own.unwrap_or_else(Raw::empty_object);
-        if members.is_empty() && is_empty(&own) {
+        let modern = version.era() == Era::Modern;
+        let own = self.meta.filter(|meta| meta.names().any(|name| is_passed_on(&name)));
+        if !modern && own.is_none() && self.progress.is_none() {
             return params.clone();
         }
-        write::with_members(params, &[("_meta", write::with_members(&own, &members))])
+        let room = self.meta.map_or(0, Raw::len) + self.capabilities.map_or(0, Raw::len) + ROOM;
+        write::with_written(params, "_meta", room, |out| {
+            let mut before = "{";
+            if modern {
+                out.raw("{\"").raw(PROTOCOL_VERSION).raw("\":\"").raw(version.as_str()).raw("\"");
+                out.raw(&*OURSELVES).raw(self.capabilities.map_or(&b"{}"[..], Raw::as_bytes));
+                if let Some(level) = self.log_level {
+                    out.raw(",\"").raw(LOG_LEVEL).raw("\":").value(&level);
+                }
+                before = ",";
+            }
+            if let Some(token) = self.progress {
+                out.raw(before).raw("\"").raw(PROGRESS_TOKEN).raw("\":").value(&token);
+                before = ",";
+            }
+            match own.map(|meta| edit::remove(meta, |name, _| !is_passed_on(name))) {
+                Some(own) => out.raw(before).raw(own.as_bytes().get(1..).unwrap_or_default()),
+                None => out.raw("}"),
+            };
+        })
     }
 }
 
-/// A client's `_meta` without what it says to the gateway: trace context and extensions stay.
-fn passed_on(meta: &Raw) -> Raw {
-    edit::remove(meta, |key, _| key.starts_with(PROTOCOL) || key == PROGRESS_TOKEN)
+/// Whether a client's `_meta` says this to the server, as trace context and extensions do, and not to the gateway.
+fn is_passed_on(name: &str) -> bool {
+    !name.starts_with(PROTOCOL) && name != PROGRESS_TOKEN
 }
 
 fn is_empty(object: &Raw) -> bool {
-    object.as_bytes().trim_ascii().strip_prefix(b"{").is_none_or(|rest| rest.trim_ascii() == b"}")
+    object.names().next().is_none()
 }
 
 /// What a modern result is.
@@ -90,13 +109,10 @@ pub(crate) struct Question {
     pub(crate) params: Option<Raw>,
 }
 
-/// What a modern result says about itself.
+/// What a modern result asks for.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Modern {
-    result_type: Option<String>,
-    ttl_ms: Option<f64>,
-    cache_scope: Option<String>,
+struct Asking {
     request_state: Option<Raw>,
     input_requests: Option<Raw>,
 }
@@ -106,45 +122,75 @@ pub(crate) fn read(result: Raw, version: Version) -> Shape {
     if version.era() == Era::Legacy {
         return Shape::Complete(result.into());
     }
-    let Ok(modern) = result.parse::<Modern>() else { return Shape::Unknown("no object".to_owned()) };
-    match modern.result_type.as_deref() {
+    if !result.is_object() {
+        return Shape::Unknown("no object".to_owned());
+    }
+    let (mut kind, mut ttl, mut public, mut mixed) = (None, None, false, false);
+    // One walk: results are read with every call.
+    let plain = edit::remove(&result, |name, value| match name {
+        "resultType" => {
+            kind = value.text();
+            true
+        }
+        "ttlMs" => {
+            ttl = value.number();
+            true
+        }
+        "cacheScope" => {
+            public = value.text().as_deref() == Some("public");
+            true
+        }
+        "_meta" => {
+            let named = value.names().any(|name| name == SERVER_INFO);
+            mixed = named && value.names().any(|name| name != SERVER_INFO);
+            named && !mixed
+        }
+        _ => false,
+    });
+    match kind.as_deref() {
         // Servers written before the result type was settled leave it out.
         None | Some("complete") => {
-            let freshness = modern.ttl_ms.map(|ttl| Freshness {
+            let plain = if mixed { without_server_info(&plain) } else { plain };
+            let freshness = ttl.map(|ttl| Freshness {
                 ttl: Duration::try_from_secs_f64(ttl / 1000.0).unwrap_or(Duration::ZERO),
-                public: modern.cache_scope.as_deref() == Some("public"),
+                public,
             });
-            Shape::Complete(Reply { freshness, ..plain(&result).into() })
+            Shape::Complete(Reply { freshness, ..plain.into() })
         }
-        Some("input_required") => {
-            let questions = modern.input_requests.as_ref().map(Raw::members).unwrap_or_default();
-            let read = |(key, question): (String, Raw)| Some((key, question.parse().ok()?));
-            let count = questions.len();
-            let questions: Vec<_> = questions.into_iter().filter_map(read).collect();
-            if questions.len() < count || (count == 0 && modern.request_state.is_none()) {
-                return Shape::Unknown("input_required without a readable question".to_owned());
-            }
-            Shape::InputRequired { questions, state: modern.request_state }
-        }
+        Some("input_required") => asking(&result),
         Some(other) => Shape::Unknown(other.to_owned()),
     }
 }
 
+fn asking(result: &Raw) -> Shape {
+    let unreadable = || Shape::Unknown("input_required without a readable question".to_owned());
+    let Ok(asking) = result.parse::<Asking>() else { return unreadable() };
+    let questions = asking.input_requests.as_ref().map(Raw::members).unwrap_or_default();
+    let read = |(key, question): (String, Raw)| Some((key, question.parse().ok()?));
+    let count = questions.len();
+    let questions: Vec<_> = questions.into_iter().filter_map(read).collect();
+    if questions.len() < count || (count == 0 && asking.request_state.is_none()) {
+        return unreadable();
+    }
+    Shape::InputRequired { questions, state: asking.request_state }
+}
+
 /// A complete result without what belongs to the modern era only.
 pub(crate) fn plain(result: &Raw) -> Raw {
-    edit::members(result, |name, value| match name {
-        "resultType" | "ttlMs" | "cacheScope" => edit::Edit::Drop,
-        "_meta" => {
-            let rest = edit::remove(value, |key, _| key == "io.modelcontextprotocol/serverInfo");
-            if rest == *value {
-                edit::Edit::Keep
-            } else if is_empty(&rest) {
-                edit::Edit::Drop
-            } else {
-                edit::Edit::Replace(rest)
-            }
+    let plain = edit::remove(result, |name, _| matches!(name, "resultType" | "ttlMs" | "cacheScope"));
+    without_server_info(&plain)
+}
+
+/// `result` without its server's name in `_meta`, which the client hears from us.
+fn without_server_info(result: &Raw) -> Raw {
+    edit::members(result, |name, value| {
+        let rest =
+            if name == "_meta" { edit::remove(value, |key, _| key == SERVER_INFO) } else { value.clone() };
+        match rest {
+            rest if rest == *value => edit::Edit::Keep,
+            rest if is_empty(&rest) => edit::Edit::Drop,
+            rest => edit::Edit::Replace(rest),
         }
-        _ => edit::Edit::Keep,
     })
 }
 

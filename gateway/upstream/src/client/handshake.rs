@@ -370,7 +370,8 @@ impl Dialled {
         version: Option<Version>,
     ) -> Result<Answer, Fault> {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
-        let request = Outgoing { id, method, params, version, name: None, param_headers: Vec::new() };
+        let (param_headers, undeclared) = (Vec::new(), Vec::new());
+        let request = Outgoing { id, method, params, version, name: None, param_headers, undeclared };
         let mut exchange = self.transport.request(request);
         loop {
             match exchange.next().await {

@@ -11,16 +11,14 @@ use std::sync::{
 
 use moongate_core::{Context, Principal, Raw, task::Group};
 use moongate_wire::{Era, Id, Message, Notification, Request, RpcError, Version, code, write};
-use tokio::sync::{
-    Notify, Semaphore,
-    mpsc::{self, error::TrySendError},
-};
+use tokio::sync::{Notify, Semaphore};
 
-use super::roots::{Book, Roots};
+use super::{
+    mailbox::{Mailbox, Slit},
+    roots::{Book, Roots},
+};
 use crate::transport::{Inbound, Outward, Transport};
 
-/// Messages for one call that it has not looked at yet; a call looks at once, so more means that it is being ended.
-const HEARD: usize = 64;
 /// Questions for roots that wait for a call; further ones are refused.
 const WAITING: usize = 4;
 
@@ -88,7 +86,7 @@ struct Running {
     principal: Principal,
     /// The session it came from; `None` where it does not say, which is nobody else's either.
     session: Option<Arc<str>>,
-    messages: mpsc::Sender<Message>,
+    messages: Slit,
     asking: Arc<AtomicBool>,
     refused: Arc<AtomicBool>,
 }
@@ -98,7 +96,7 @@ pub(super) struct Attention {
     hearing: Arc<Hearing>,
     id: i64,
     /// What is said.
-    pub(super) messages: mpsc::Receiver<Message>,
+    pub(super) messages: Mailbox,
     asking: Arc<AtomicBool>,
     refused: Arc<AtomicBool>,
 }
@@ -173,18 +171,18 @@ impl Hearing {
 
     /// A request of a call of `cx` begins.
     pub(super) fn attend(self: &Arc<Self>, id: i64, cx: &Context) -> Attention {
-        let (sender, messages) = mpsc::channel(HEARD);
+        let messages = Mailbox::default();
         let (asking, refused) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let mut calls = self.lock();
         for question in calls.waiting.drain(..) {
             // There is room for these: nobody else knows the channel yet.
-            let _heard = sender.try_send(Message::Request(question)).is_ok();
+            let _heard = messages.slit().put(Message::Request(question)).is_ok();
         }
         calls.running.push(Running {
             id,
             principal: cx.principal.clone(),
             session: cx.session_named.then(|| Arc::clone(&cx.ids.session)),
-            messages: sender,
+            messages: messages.slit(),
             asking: Arc::clone(&asking),
             refused: Arc::clone(&refused),
         });
@@ -278,7 +276,7 @@ impl Hearing {
         let mut calls = self.lock();
         calls.waiting.retain(|waiting| Some(&waiting.id) != id.as_ref());
         for call in &calls.running {
-            let _heard = call.messages.try_send(Message::Notification(notification.clone())).is_ok();
+            let _heard = call.messages.put(Message::Notification(notification.clone())).is_ok();
         }
     }
 
@@ -289,8 +287,7 @@ impl Hearing {
         let calls = self.lock();
         let call = calls.running.iter().find(|call| call.id == id);
         // A call that does not keep up loses progress, as any client does.
-        let _heard =
-            call.is_some_and(|call| call.messages.try_send(Message::Notification(notification)).is_ok());
+        let _heard = call.is_some_and(|call| call.messages.put(Message::Notification(notification)).is_ok());
     }
 
     /// A log line goes to the call that is most likely its cause, unless that might be somebody else's.
@@ -299,7 +296,7 @@ impl Hearing {
         let Some(youngest) = calls.running.last() else { return };
         if calls.running.iter().all(|call| call.principal == youngest.principal) {
             // A call that does not keep up loses logs, as any client does.
-            let _heard = youngest.messages.try_send(Message::Notification(notification)).is_ok();
+            let _heard = youngest.messages.put(Message::Notification(notification)).is_ok();
         }
     }
 
@@ -381,11 +378,8 @@ impl Hearing {
         };
         // It asks from now on, also if it has not noticed yet.
         call.asking.store(true, Ordering::Relaxed);
-        match call.messages.try_send(Message::Request(request)) {
-            Err(
-                TrySendError::Full(Message::Request(unheard))
-                | TrySendError::Closed(Message::Request(unheard)),
-            ) => Some(unheard),
+        match call.messages.put(Message::Request(request)) {
+            Err(Message::Request(unheard)) => Some(unheard),
             _ => None,
         }
     }

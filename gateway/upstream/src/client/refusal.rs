@@ -75,6 +75,15 @@ impl Failure {
         }
     }
 
+    /// What is wrong with the server or the way to it, if that is why; what a server refuses is no fault of its own.
+    pub(crate) fn blame(&self) -> Option<Fault> {
+        match self {
+            Self::Fault(fault) => Some(fault.clone()),
+            Self::Invalid(what) => Some(Fault::Garbled(what.clone())),
+            Self::Rpc(_) | Self::Call(_) => None,
+        }
+    }
+
     /// The server does not have the method.
     pub(crate) fn is_unsupported(&self) -> bool {
         matches!(self, Self::Rpc(error) if error.code == code::METHOD_NOT_FOUND)

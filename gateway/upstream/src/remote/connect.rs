@@ -12,16 +12,15 @@ use std::{
     time::Duration,
 };
 
-use http::{Uri, uri::Scheme};
-use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::{
-    client::legacy::connect::{Connected, Connection},
-    rt::TokioIo,
-};
-use moongate_core::BoxFuture;
+use http::{HeaderValue, Uri, uri::Scheme};
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
-use tokio::{net::TcpStream, sync::OnceCell, time::Instant};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    sync::OnceCell,
+    time::Instant,
+};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::roots;
@@ -31,11 +30,8 @@ use super::roots;
 const KEEP_ALIVE_AFTER: Duration = Duration::from_mins(1);
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 
-/// Connects to servers; clones share their TLS settings.
-#[derive(Clone)]
-pub(super) struct Connector(Arc<Settings>);
-
-struct Settings {
+/// Connects to servers.
+pub(super) struct Connector {
     ca_files: Vec<PathBuf>,
     timeout: Duration,
     /// Read when the first connection needs it, and again as long as that fails.
@@ -49,31 +45,30 @@ pub(super) struct Failure(pub(super) String);
 
 /// A connection.
 pub(super) enum Stream {
-    Plain(TokioIo<TcpStream>),
-    Tls(Box<TokioIo<TlsStream<TcpStream>>>),
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Connector {
     /// One that takes `timeout` at most for a connection.
     pub(super) fn new(ca_files: Vec<PathBuf>, timeout: Duration) -> Self {
-        Self(Arc::new(Settings { ca_files, timeout, tls: OnceCell::new() }))
+        Self { ca_files, timeout, tls: OnceCell::new() }
     }
-}
 
-impl Settings {
-    async fn connect(&self, uri: &Uri) -> Result<Stream, Failure> {
+    /// Connects to the server of an address.
+    pub(super) async fn connect(&self, uri: &Uri) -> Result<Stream, Failure> {
         let place = place(uri);
         let work = async {
             // Settings first: what is wrong with them is not the network's fault.
             let tls = if is_tls(uri) { Some(self.tls().await?) } else { None };
             let stream =
                 self.reach(uri).await.map_err(|error| format!("cannot connect to {place}: {error}"))?;
-            let Some(tls) = tls else { return Ok(Stream::Plain(TokioIo::new(stream))) };
+            let Some(tls) = tls else { return Ok(Stream::Plain(stream)) };
             let name = ServerName::try_from(host(uri).to_owned())
                 .map_err(|_| format!("{place} cannot be verified: the host is not a name"))?;
             let stream = TlsConnector::from(tls).connect(name, stream).await;
             let stream = stream.map_err(|error| format!("cannot speak TLS with {place}: {error}"))?;
-            Ok(Stream::Tls(Box::new(TokioIo::new(stream))))
+            Ok(Stream::Tls(Box::new(stream)))
         };
         let late = |_| Err(format!("cannot connect to {place}: no answer within {:?}", self.timeout));
         tokio::time::timeout(self.timeout, work).await.unwrap_or_else(late).map_err(Failure)
@@ -136,43 +131,36 @@ pub(super) fn place(uri: &Uri) -> String {
     format!("{}:{}", uri.host().unwrap_or_default(), port(uri))
 }
 
+/// What HTTP/1.1 says of where a request goes: the port only where it is not the usual one.
+pub(super) fn host_header(uri: &Uri) -> HeaderValue {
+    let host = uri.host().unwrap_or_default();
+    let usual = uri.port_u16().is_none_or(|port| port == if is_tls(uri) { 443 } else { 80 });
+    let text = if usual { host.to_owned() } else { place(uri) };
+    // What is part of an address can be part of a header.
+    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""))
+}
+
 /// Whether two addresses have the same scheme, host and port.
 pub(super) fn same_origin(one: &Uri, other: &Uri) -> bool {
     let host = |uri: &Uri| uri.host().unwrap_or_default().to_ascii_lowercase();
     one.scheme() == other.scheme() && host(one) == host(other) && port(one) == port(other)
 }
 
-impl tower_service::Service<Uri> for Connector {
-    type Response = Stream;
-    type Error = Failure;
-    type Future = BoxFuture<'static, Result<Stream, Failure>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let settings = Arc::clone(&self.0);
-        Box::pin(async move { settings.connect(&uri).await })
-    }
-}
-
-impl Connection for Stream {
-    fn connected(&self) -> Connected {
+impl Stream {
+    /// Whether the server chose HTTP/2.
+    pub(super) fn speaks_http2(&self) -> bool {
         match self {
-            Self::Tls(stream) if stream.inner().get_ref().1.alpn_protocol() == Some(b"h2") => {
-                Connected::new().negotiated_h2()
-            }
-            Self::Plain(_) | Self::Tls(_) => Connected::new(),
+            Self::Tls(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
+            Self::Plain(_) => false,
         }
     }
 }
 
-impl Read for Stream {
+impl AsyncRead for Stream {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
+        buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
@@ -181,7 +169,7 @@ impl Read for Stream {
     }
 }
 
-impl Write for Stream {
+impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),

@@ -10,11 +10,11 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use http::{HeaderName, HeaderValue, StatusCode};
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
 use moongate_wire::{Era, Id, Malformed, Message, Response, Version, header as names, write};
 
 use super::{
     link::Kind,
+    pool::Body,
     refusal,
     session::{CLOSED, Session, messages},
     sse::{self, Parser},
@@ -58,7 +58,7 @@ enum Stage {
 
 /// A stream of events that leads to the answer.
 struct Following {
-    body: Incoming,
+    body: Body,
     parser: Parser,
     status: u16,
     /// How often it was resumed since something new came, and the last id then.
@@ -114,7 +114,7 @@ impl Course {
         let message = write::request(&Id::from(*id), method, params);
         let (mut request, in_session) = self.session.post(*version, message);
         if version.is_some_and(|version| version.era() == Era::Modern) {
-            self.repeat(request.headers_mut());
+            self.repeat(&mut request.headers);
         }
         let (id, link) = (*id, &self.session.link);
         let (parts, body) = link.ask(request).await?.into_parts();
@@ -142,12 +142,12 @@ impl Course {
     }
 
     /// What the modern era repeats of a message.
-    fn repeat(&self, headers: &mut http::HeaderMap) {
-        headers.insert(METHOD, HeaderValue::from_static(self.request.method));
+    fn repeat(&self, headers: &mut Vec<(HeaderName, HeaderValue)>) {
+        headers.push((METHOD, HeaderValue::from_static(self.request.method)));
         let mut insert = |name, text: &str| {
             // What was encoded is visible ASCII.
             if let Ok(value) = HeaderValue::from_str(&names::encode(text)) {
-                headers.insert(name, value);
+                headers.push((name, value));
             }
         };
         if let Some(name) = &self.request.name {
@@ -157,6 +157,12 @@ impl Course {
             // A tool whose annotations name no header was refused when it was listed.
             if let Ok(name) = HeaderName::from_bytes(format!("{}{name}", names::PARAM_PREFIX).as_bytes()) {
                 insert(name, value);
+            }
+        }
+        for (name, value) in &self.request.undeclared {
+            let name = HeaderName::from_bytes(format!("{}{name}", names::PARAM_PREFIX).as_bytes());
+            if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
+                headers.push((name, value));
             }
         }
     }

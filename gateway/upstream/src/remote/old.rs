@@ -15,7 +15,6 @@ use std::{
 use futures_util::{FutureExt as _, StreamExt as _, future, stream};
 use http::Uri;
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
 use moongate_core::{
     BoxFuture,
     task::{Group, Signal},
@@ -27,6 +26,7 @@ use super::{
     Spec,
     connect::same_origin,
     link::{Kind, Link},
+    pool::Body,
     refusal,
     session::{CANCEL_PATIENCE, CLOSED, cancelled, messages},
     sse::{self, Name, Parser},
@@ -76,7 +76,7 @@ impl OldSse {
 
     async fn open(&self, inbound: Arc<dyn Inbound>) -> Result<Arc<dyn Transport>, Fault> {
         let link = &self.link;
-        let (parts, body) = link.ask(link.get(None)).await?.into_parts();
+        let (parts, body) = link.ask(Link::get(None)).await?.into_parts();
         if !parts.status.is_success() {
             let error = refusal::read(link, &parts, body, None, false).await.err();
             let status = parts.status.as_u16();
@@ -137,7 +137,7 @@ impl fmt::Debug for OldSse {
 
 /// The server's stream.
 struct Reading {
-    body: Incoming,
+    body: Body,
     parser: Parser,
 }
 
@@ -239,8 +239,8 @@ impl Conversation {
         if self.has_ended() {
             return Err(Fault::Unreached(CLOSED.into()));
         }
-        let request = self.link.post(self.endpoint.clone(), version, message.into_bytes());
-        let (parts, body) = self.link.ask(request).await?.into_parts();
+        let request = Link::post(version, message.into_bytes());
+        let (parts, body) = self.link.ask_at(&self.endpoint, request).await?.into_parts();
         if parts.status.is_success() {
             self.link.drain(body);
             return Ok(());

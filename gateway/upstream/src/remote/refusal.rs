@@ -7,10 +7,12 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, Uri, header, response::Parts};
-use hyper::body::Incoming;
 use moongate_wire::{Frame, Id, Message, Response, RpcError, code};
 
-use super::link::{Kind, Link};
+use super::{
+    link::{Kind, Link},
+    pool::Body,
+};
 use crate::transport::{Answer, Fault};
 
 /// How much of a text is looked at, or told.
@@ -20,7 +22,7 @@ const EXCERPT: usize = 200;
 pub(super) async fn read(
     link: &Link,
     parts: &Parts,
-    body: Incoming,
+    body: Body,
     id: Option<i64>,
     in_session: bool,
 ) -> Result<Answer, Fault> {

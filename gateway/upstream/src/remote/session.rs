@@ -9,14 +9,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request};
-use http_body_util::Full;
+use http::{HeaderMap, HeaderValue};
 use moongate_core::task::Signal;
 use moongate_wire::{Era, Message, Raw, Version, write};
 use serde_json::json;
 
 use super::{
     link::{LAST_EVENT_ID, Link, SESSION_ID},
+    pool::Outbound,
     refusal,
 };
 use crate::transport::{Fault, Inbound};
@@ -67,35 +67,31 @@ impl Session {
     }
 
     /// A message to post. True when it is sent in a session.
-    pub(super) fn post(&self, version: Option<Version>, message: Raw) -> (Request<Full<Bytes>>, bool) {
+    pub(super) fn post(&self, version: Option<Version>, message: Raw) -> (Outbound, bool) {
         *self.spoken.lock().unwrap_or_else(PoisonError::into_inner) = version;
-        let mut request = self.link.post(self.link.url.clone(), version, message.into_bytes());
+        let mut request = Link::post(version, message.into_bytes());
         let in_session = self.enter(&mut request, version);
         (request, in_session)
     }
 
     /// A request for the stream of the session, or for the rest of the one that had the event `last_id`.
-    pub(super) fn get(
-        &self,
-        version: Option<Version>,
-        last_id: Option<HeaderValue>,
-    ) -> (Request<Full<Bytes>>, bool) {
-        let mut request = self.link.get(version);
+    pub(super) fn get(&self, version: Option<Version>, last_id: Option<HeaderValue>) -> (Outbound, bool) {
+        let mut request = Link::get(version);
         // The rest of the answer to `initialize` is asked for in the session that its head has begun.
         let in_session = self.enter(&mut request, version.or(Some(Version::LATEST_LEGACY)));
         if let Some(last_id) = last_id {
-            request.headers_mut().insert(LAST_EVENT_ID, last_id);
+            request.headers.push((LAST_EVENT_ID, last_id));
         }
         (request, in_session)
     }
 
     /// Puts the session's id on a request. The modern era has none, and `initialize` begins one.
-    fn enter(&self, request: &mut Request<Full<Bytes>>, version: Option<Version>) -> bool {
+    fn enter(&self, request: &mut Outbound, version: Option<Version>) -> bool {
         let legacy = version.is_some_and(|version| version.era() == Era::Legacy);
         let id = if legacy { self.id() } else { None };
         let in_session = id.is_some();
         if let Some(id) = id {
-            request.headers_mut().insert(SESSION_ID, id);
+            request.headers.push((SESSION_ID, id));
         }
         in_session
     }
@@ -132,8 +128,8 @@ impl Session {
     pub(super) async fn delete(&self) {
         let Some(id) = self.id().filter(|_| !self.gone.is_given()) else { return };
         let spoken = *self.spoken.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut request = self.link.delete(spoken);
-        request.headers_mut().insert(SESSION_ID, id);
+        let mut request = Link::delete(spoken);
+        request.headers.push((SESSION_ID, id));
         if let Ok(answer) = self.link.ask(request).await {
             self.link.drain(answer.into_body());
         }

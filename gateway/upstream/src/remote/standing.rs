@@ -12,7 +12,6 @@ use std::{
 
 use http::{HeaderValue, StatusCode};
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
 use moongate_core::{BoxFuture, task::Signal};
 use moongate_wire::Version;
 use tracing::debug;
@@ -20,6 +19,7 @@ use tracing::debug;
 use super::{
     exchange::{MAX_RETRY, MIN_RETRY, RETRY},
     link::Kind,
+    pool::Body,
     session::{Session, messages},
     sse::{Name, Parser},
 };
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What comes of asking for the stream.
 enum Opened {
-    Stream(Incoming),
+    Stream(Body),
     /// Not now.
     Failed,
     /// The server has no such stream, or no such session.
@@ -112,7 +112,7 @@ impl Standing {
     }
 
     /// Hands on messages until the stream ends, or cannot be read on.
-    async fn read(&mut self, mut body: Incoming) {
+    async fn read(&mut self, mut body: Body) {
         while let Some(Ok(frame)) = body.frame().await {
             let Ok(data) = frame.into_data() else { continue };
             self.parser.feed(data);

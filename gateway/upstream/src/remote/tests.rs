@@ -92,7 +92,7 @@ const LEGACY: Option<Version> = Some(Version::V2025_11_25);
 
 fn outgoing(id: i64, method: &'static str, version: Option<Version>) -> Outgoing {
     let params = Raw::of(&json!({"name": "x"}));
-    Outgoing { id, method, params, version, name: None, param_headers: Vec::new() }
+    Outgoing { id, method, params, version, name: None, param_headers: Vec::new(), undeclared: Vec::new() }
 }
 
 fn call(id: i64, version: Option<Version>) -> Outgoing {

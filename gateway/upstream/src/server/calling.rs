@@ -14,7 +14,7 @@ use crate::{
 
 impl Inner {
     pub(super) async fn call(self: &Arc<Self>, call: Call, cx: &Context) -> Result<Reply, CallError> {
-        let mut seat = self.seat(&call.operation, cx).await?;
+        let seat = self.seat(&call.operation, cx).await?;
         let slot = Arc::clone(&seat.slot);
         if let Operation::Unsubscribe { uri } = &call.operation
             && slot.watch_no_more(uri)
@@ -31,19 +31,21 @@ impl Inner {
                     .clone()
                     .map(|session| SessionKey { principal: cx.principal.clone(), session }),
             );
-            let timing = Timing::begin(&self.metrics, method(&call.operation), cx.deadline);
-            seat.begin();
-            let performing = self.perform(&connection, &seat, &call, cx);
-            let outcome = match &call.operation {
-                Operation::ReadResource { uri } => {
-                    self.readings.read(&seat.lists.key, uri, &self.metrics, performing).await
+            // Only what is sent counts, and not what was kept.
+            let performing = async {
+                let timing = Timing::begin(&self.metrics, &slot, method(&call.operation), cx.deadline);
+                seat.begin();
+                let outcome = self.perform(&connection, &seat, &call, cx).await;
+                timing.end(&outcome);
+                if !matches!(outcome, Err(Failure::Fault(_) | Failure::Invalid(_))) {
+                    seat.answered();
                 }
-                _ => performing.await,
+                outcome
             };
-            timing.end(&outcome);
-            if !matches!(outcome, Err(Failure::Fault(_) | Failure::Invalid(_))) {
-                seat.answered();
-            }
+            let outcome = match self.wanted(&call, &seat, &connection, cx) {
+                Some(wanted) => self.readings.read(&wanted, &self.metrics, performing).await,
+                None => performing.await,
+            };
             let Err(failure) = outcome else { return outcome.map_err(told) };
             if !std::mem::take(&mut again)
                 || !self.may_go_again(&failure, &call.operation, &seat, &connection).await
@@ -104,13 +106,14 @@ impl Inner {
         let mut ask = match &call.operation {
             Operation::CallTool { name, arguments } => {
                 let callable = seat.lists.listed(&seat.abilities).callable(name);
+                let tool = callable.as_ref().map(|callable| &callable.tool);
                 Request {
                     name: Some(Arc::clone(name)),
-                    param_headers: callable
-                        .as_ref()
-                        .map(|callable| offering::param_headers(&callable.tool, arguments))
+                    undeclared: offering::undeclared(tool, &call.undeclared),
+                    param_headers: tool
+                        .map(|tool| offering::param_headers(tool, arguments))
                         .unwrap_or_default(),
-                    as_task: callable.is_some_and(|callable| callable.only_as_task),
+                    as_task: callable.as_ref().is_some_and(|callable| callable.only_as_task),
                     ..Request::own("tools/call", named(name, arguments))
                 }
             }
@@ -140,7 +143,9 @@ impl Inner {
         ask.log_level = cx.log_level;
         // A modern server hears with each request what its client can do; one that all share hears of nothing.
         let told = connection.version().era() == Era::Modern && self.settings().share != Share::Gateway;
-        ask.capabilities = told.then(|| seat.abilities.capabilities());
+        let others = self.other_extensions(cx);
+        ask.extended = told && !others.is_empty();
+        ask.capabilities = told.then(|| seat.abilities.capabilities_with(others));
         connection.call(&self.name, ask, cx).await
     }
 }

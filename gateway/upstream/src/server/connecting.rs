@@ -139,7 +139,7 @@ impl Inner {
         // It may have changed while nobody watched.
         for (uri, _) in watched {
             self.readings.updated(&uri);
-            self.changes.send(Change::Updated { uri });
+            self.changes.send_to(slot.audience(), Change::Updated { uri });
         }
         Ok(())
     }

@@ -129,6 +129,19 @@ pub(crate) fn param_headers(tool: &Tool, arguments: &Raw) -> Vec<(Arc<str>, Stri
     headers
 }
 
+/// What of the headers a client sent beside them `tool` does not declare, if it is known. Those it declares are written by
+/// [`param_headers`] alone.
+pub(crate) fn undeclared(
+    tool: Option<&Arc<Tool>>,
+    sent: &[(Arc<str>, Arc<str>)],
+) -> Vec<(Arc<str>, Arc<str>)> {
+    let declared = |name: &str| {
+        let mut declared = tool.into_iter().flat_map(|tool| &tool.header_params);
+        declared.any(|param| param.header.eq_ignore_ascii_case(name))
+    };
+    sent.iter().filter(|(name, _)| !declared(name)).cloned().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,5 +196,8 @@ mod tests {
         let text: Vec<_> = headers.iter().map(|(name, value)| (&**name, value.as_str())).collect();
         assert_eq!(text, [("Count", "3"), ("Flag", "true"), ("Region", "eu-ü")]);
         assert!(param_headers(&made.offer.tools[0], &Raw::of(&json!({"region": null}))).is_empty());
+        let sent = ["region", "other", "FLAG"].map(|name| (name.into(), "v".into()));
+        assert_eq!(undeclared(made.offer.tools.first(), &sent), [("other".into(), "v".into())]);
+        assert_eq!(undeclared(None, &sent), sent);
     }
 }

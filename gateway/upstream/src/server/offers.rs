@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use moongate_core::{Change, Context, Offer};
+use moongate_core::{Audience, Change, Context, Offer, SessionKey};
 use tokio::time::Instant;
 
 use super::{
@@ -54,7 +54,7 @@ impl Inner {
             News::Updated(uri) => {
                 // Before anybody is told: whoever reads then reads anew.
                 self.readings.updated(&uri);
-                self.changes.send(Change::Updated { uri });
+                self.changes.send_to(slot.audience(), Change::Updated { uri });
             }
             News::AskedUnbound => {
                 let this = Arc::clone(self);
@@ -75,7 +75,7 @@ impl Inner {
         if all.is_empty() {
             // Nobody has seen a list that could have changed, but a change was announced.
             for change in said {
-                self.changes.send(change.clone());
+                self.changes.send_to(slot.list_audience(), change.clone());
             }
         }
         for listed in all {
@@ -92,7 +92,7 @@ impl Inner {
                 let different = this.relist(&slot, &listed).await;
                 for change in [Change::Tools, Change::Prompts, Change::Resources] {
                     if said.contains(&change) || different.contains(&change) {
-                        this.changes.send(change);
+                        this.changes.send_to(slot.list_audience(), change);
                     }
                 }
             }
@@ -118,6 +118,8 @@ impl Inner {
             Ok(fetched) => fetched,
             Err(error) => {
                 tracing::debug!(upstream = &*self.name, %error, "cannot be listed");
+                let refused = || Fault::Garbled(format!("it cannot be listed: {error}").into());
+                slot.troubled(&error.blame().unwrap_or_else(refused));
                 return Vec::new();
             }
         };
@@ -178,8 +180,28 @@ impl Inner {
     }
 }
 
+impl Slot {
+    /// Whom it concerns what happens at the server behind it.
+    pub(super) fn audience(&self) -> Audience {
+        match (&self.key.principal, &self.key.session) {
+            (None, _) => Audience::Everybody,
+            (Some(principal), None) => Audience::Principal(principal.clone()),
+            (Some(principal), Some(session)) => {
+                let (principal, session) = (principal.clone(), Arc::clone(session));
+                Audience::Session(SessionKey { principal, session })
+            }
+        }
+    }
+
+    /// Whom it concerns what the server lists: lists are the same in all sessions of a principal.
+    fn list_audience(&self) -> Audience {
+        self.key.principal.clone().map_or(Audience::Everybody, Audience::Principal)
+    }
+}
+
 /// The offer of a server that has not said what it offers.
 fn absent(slot: &Slot) -> Offer {
-    let why = slot.trouble().map_or_else(|| "it has not answered yet".to_owned(), |fault| fault.to_string());
+    let trouble = slot.trouble().map(|(_, fault)| fault.to_string());
+    let why = trouble.unwrap_or_else(|| "it has not answered yet".to_owned());
     Offer { ttl: Some(ABSENT), missing: Some(why.into()), ..Offer::default() }
 }

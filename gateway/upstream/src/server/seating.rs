@@ -8,7 +8,10 @@
 //! ```
 //! Both are only known of legacy servers, and remembered. What a modern one asks comes with the answer to the call.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use moongate_core::{Answer, Ask, CallError, Context, Kind, Operation, Raw};
 use tokio::time::Instant;
@@ -35,7 +38,7 @@ struct Lease {
     slot: Arc<Slot>,
     _taken: Taken,
     /// The process may still be at the call, and ask for it.
-    begun: bool,
+    begun: AtomicBool,
 }
 
 /// What is known of the way a server goes about things.
@@ -232,7 +235,7 @@ impl Inner {
         }
         seat.slot = self.slot_at(key, &seat.lists.declared, None);
         let (inner, slot) = (Arc::clone(self), Arc::clone(&seat.slot));
-        seat.lease = Some(Lease { inner, slot, _taken: taken, begun: false });
+        seat.lease = Some(Lease { inner, slot, _taken: taken, begun: AtomicBool::new(false) });
         Ok(())
     }
 
@@ -248,16 +251,16 @@ impl Inner {
 
 impl Seat {
     /// The call is made now.
-    pub(super) fn begin(&mut self) {
-        if let Some(lease) = &mut self.lease {
-            lease.begun = true;
+    pub(super) fn begin(&self) {
+        if let Some(lease) = &self.lease {
+            lease.begun.store(true, Ordering::Relaxed);
         }
     }
 
     /// The server has said how the call ended, or never heard of it.
-    pub(super) fn answered(&mut self) {
-        if let Some(lease) = &mut self.lease {
-            lease.begun = false;
+    pub(super) fn answered(&self) {
+        if let Some(lease) = &self.lease {
+            lease.begun.store(false, Ordering::Relaxed);
         }
     }
 }
@@ -265,7 +268,7 @@ impl Seat {
 impl Drop for Lease {
     fn drop(&mut self) {
         // What it asks now would be taken for a question of the next call.
-        if self.begun {
+        if self.begun.load(Ordering::Relaxed) {
             self.inner.retire(&self.slot);
         }
     }

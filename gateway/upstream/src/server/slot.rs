@@ -68,8 +68,8 @@ pub(crate) struct Slot {
     listed: Mutex<Map<Declared, Arc<Listed>>>,
     /// What was watched through a connection that is lost, and how often.
     watched: Mutex<Vec<(Arc<str>, usize)>>,
-    /// The last thing that went wrong, for people.
-    trouble: Mutex<Option<Fault>>,
+    /// The last thing that went wrong and when, for people.
+    trouble: Mutex<Option<(Instant, Fault)>>,
     /// Counts connections.
     up: Gauge,
 }
@@ -339,14 +339,14 @@ impl Slot {
         self.phase.borrow().clone()
     }
 
-    /// The last thing that went wrong.
-    pub(crate) fn trouble(&self) -> Option<Fault> {
+    /// The last thing that went wrong, and when.
+    pub(crate) fn trouble(&self) -> Option<(Instant, Fault)> {
         lock(&self.trouble).clone()
     }
 
     /// Something went wrong beside the making of a connection.
     pub(crate) fn troubled(&self, fault: &Fault) {
-        *lock(&self.trouble) = Some(fault.clone());
+        *lock(&self.trouble) = Some((Instant::now(), fault.clone()));
     }
 
     /// How often a connection was made.
@@ -446,7 +446,7 @@ mod tests {
         tokio::time::sleep(FIRST_PAUSE).await;
         assert!(slot.connection(&tasks, fail).await.is_err());
         assert_eq!(tried.load(Ordering::Relaxed), 2);
-        assert_eq!(slot.trouble(), Some(Fault::Unreached("no".into())));
+        assert_eq!(slot.trouble().map(|(_, fault)| fault), Some(Fault::Unreached("no".into())));
     }
 
     #[tokio::test(start_paused = true)]

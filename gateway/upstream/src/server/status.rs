@@ -105,7 +105,11 @@ pub(super) fn of(name: &Arc<str>, known: Option<&Known>, slots: &[Arc<Slot>]) ->
             .flat_map(|kept| kept.offer.tools.iter().map(|tool| Arc::clone(&tool.name)))
             .collect(),
         left_out: kept.map(|kept| kept.left_out.to_vec()).unwrap_or_default(),
-        last_error: slots.iter().find_map(|slot| slot.trouble()).map(|fault| fault.to_string()),
+        last_error: slots
+            .iter()
+            .filter_map(|slot| slot.trouble())
+            .max_by_key(|(when, _)| *when)
+            .map(|(_, fault)| fault.to_string()),
         stderr: diagnoses.iter().flat_map(|diagnosis| diagnosis.stderr.iter().cloned()).collect(),
         notes: diagnoses.into_iter().flat_map(|diagnosis| diagnosis.notes).collect(),
     }

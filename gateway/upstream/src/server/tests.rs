@@ -5,6 +5,7 @@ mod connecting;
 mod offering;
 mod pooling;
 mod probing;
+mod reading;
 mod roots;
 mod sharing;
 
@@ -14,8 +15,8 @@ use std::{
 };
 
 use moongate_core::{
-    Backend as _, Call, CallError, Change, Changes, Clock, Context, Offer, Operation, Principal, Raw, Scope,
-    SessionKey, Version, clock::ClockHandle, task::Group,
+    Announcement, Audience, Backend as _, Call, CallError, Change, Changes, Clock, Context, Offer, Operation,
+    Principal, Raw, Scope, SessionKey, Version, clock::ClockHandle, task::Group,
 };
 use moongate_telemetry::{Metrics, Transport};
 use serde_json::{Value, json};
@@ -34,7 +35,7 @@ struct Setup {
     fake: Arc<Fake>,
     server: Arc<Server>,
     shelf: Arc<Shelf>,
-    announcements: Arc<Mutex<Vec<Change>>>,
+    announcements: Arc<Mutex<Vec<Announcement>>>,
     changed: watch::Sender<()>,
     clock: ClockHandle,
 }
@@ -69,10 +70,11 @@ impl Setup {
             max_processes: NonZeroUsize::new(4).unwrap(),
             list_timeout: Duration::from_secs(10),
             instructions: true,
+            extensions: false,
         };
         adjust(&mut settings);
         let (clock, handle) = Clock::settable(SystemTime::UNIX_EPOCH + Duration::from_hours(1_000_000));
-        let announcements = Arc::<Mutex<Vec<Change>>>::default();
+        let announcements = Arc::<Mutex<Vec<Announcement>>>::default();
         let changed = watch::Sender::new(());
         let (log, bell) = (Arc::clone(&announcements), changed.clone());
         let parts = Parts {
@@ -96,18 +98,26 @@ impl Setup {
 
     /// What was announced since this was last asked.
     fn changes(&self) -> Vec<Change> {
-        std::mem::take(&mut *self.announcements.lock().unwrap())
+        let all = std::mem::take(&mut *self.announcements.lock().unwrap());
+        all.into_iter().map(|announcement| announcement.change).collect()
     }
 
-    /// Resolves when something was announced.
-    async fn announced(&self, change: Change) {
+    /// Resolves when something was announced, with whom it concerns.
+    async fn announced(&self, change: Change) -> Audience {
         let mut changed = self.changed.subscribe();
         soon(async {
-            while !self.announcements.lock().unwrap().contains(&change) {
-                changed.changed().await.unwrap();
+            loop {
+                let found = {
+                    let all = self.announcements.lock().unwrap();
+                    all.iter().find(|told| told.change == change).map(|told| told.audience.clone())
+                };
+                match found {
+                    Some(audience) => return audience,
+                    None => changed.changed().await.unwrap(),
+                }
             }
         })
-        .await;
+        .await
     }
 
     async fn offer(&self, cx: &Context) -> Arc<Offer> {
@@ -128,7 +138,7 @@ impl Setup {
     }
 
     async fn perform(&self, operation: Operation, cx: &Context) -> Result<Value, CallError> {
-        let reply = soon(self.server.call(Call { operation, meta: None }, cx)).await;
+        let reply = soon(self.server.call(Call::new(operation), cx)).await;
         reply.map(|reply| value(&reply.result))
     }
 
@@ -138,10 +148,18 @@ impl Setup {
         operation: Operation,
         cx: &Context,
     ) -> tokio::sync::oneshot::Receiver<Result<Value, CallError>> {
+        self.begin_call(Call::new(operation), cx)
+    }
+
+    fn begin_call(
+        &self,
+        call: Call,
+        cx: &Context,
+    ) -> tokio::sync::oneshot::Receiver<Result<Value, CallError>> {
         let (sender, outcome) = tokio::sync::oneshot::channel();
         let (server, cx) = (Arc::clone(&self.server), cx.clone());
         Group::new().spawn(async move {
-            let reply = server.call(Call { operation, meta: None }, &cx).await;
+            let reply = server.call(call, &cx).await;
             drop(sender.send(reply.map(|reply| value(&reply.result))));
         });
         outcome

@@ -104,6 +104,7 @@ impl Server {
             version,
             name: None,
             param_headers: Vec::new(),
+            undeclared: Vec::new(),
         })
     }
 

@@ -1,6 +1,6 @@
 //! Legacy requests over HTTP: sessions, their streams, and calls that outlive the connection that made them.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use http::{HeaderValue, Response};
 use moongate_core::{CallError, Client, Kind};
@@ -13,6 +13,7 @@ use moongate_wire::{
     ladder,
     write::{self, NoId},
 };
+use tokio::time::Instant;
 
 use super::{Visit, accept::Accept, answer, id_of, names};
 use crate::{
@@ -23,6 +24,7 @@ use crate::{
     legacy::{Hello, Place},
     session::Live,
     tally::AGAIN,
+    target::UNCHECKED,
 };
 
 /// A request inside a session.
@@ -93,7 +95,7 @@ impl Visit<'_> {
             capabilities: client.capabilities.clone(),
             info: client.info.clone(),
             log_level: None,
-            subscriptions: BTreeSet::new(),
+            subscriptions: BTreeMap::new(),
         };
         if let Err(error) = self.gateway.state().put(&id, record).await {
             tracing::error!(%error, "the session could not be stored");
@@ -289,7 +291,7 @@ impl InSession<'_> {
         if method.may_ask() {
             return self.call(request, method, accept).await;
         }
-        let started = tokio::time::Instant::now();
+        let started = Instant::now();
         let outcome = Box::pin(self.quick(method, request)).await;
         self.gateway().observe(method, Transport::Tcp, started, &outcome);
         answer::outcome(&request.id, method, outcome, version, accept)
@@ -306,14 +308,20 @@ impl InSession<'_> {
             Err(error) => return answer::failure(id, method, &error, self.version(), accept),
         };
         let mut patient = Patient { job: Some(job), gateway: Arc::clone(self.gateway()) };
-        let may_come_back = self.version() >= Version::V2025_11_25;
+        let may_come_back = accept.events && self.version() >= Version::V2025_11_25;
+        let leave = self.sent_away().filter(|_| accept.events);
         loop {
-            match patient.step().await {
+            let step = match leave {
+                // Not even begun to answer, and it is time to go: that takes a stream to come back to.
+                Some(leave) => tokio::time::timeout_at(leave, patient.step()).await.unwrap_or(Step::HangUp),
+                None => patient.step().await,
+            };
+            match step {
                 Step::Message(message) if accept.events => {
-                    return self.stream(patient, method, Some(message), false);
+                    return self.stream(patient, method, Some(message), leave);
                 }
-                Step::HangUp if accept.events && may_come_back => {
-                    return self.stream(patient, method, None, true);
+                Step::HangUp if may_come_back => {
+                    return self.stream(patient, method, None, Some(Instant::now()));
                 }
                 Step::Message(_) | Step::HangUp | Step::Ask(_) => {}
                 Step::Cancelled => {
@@ -329,6 +337,12 @@ impl InSession<'_> {
         }
     }
 
+    /// When a client that has come now is to leave and come back, if it can.
+    pub(super) fn sent_away(&self) -> Option<Instant> {
+        let after = self.caller.snapshot.config.sessions.poll_after?;
+        (self.version() >= Version::V2025_11_25).then(|| Instant::now() + after)
+    }
+
     async fn begin(
         &self,
         id: &Id,
@@ -340,7 +354,7 @@ impl InSession<'_> {
         let running = self.live.start(id, &outbox)?;
         let way = Way::Session { live: Arc::clone(&self.live), running, can_stream: accept.events };
         let request = (id.clone(), method, params);
-        self.gateway().begin(&self.caller, request, outbox, way, &|_, _| Ok(())).await
+        self.gateway().begin(&self.caller, request, outbox, way, UNCHECKED).await
     }
 }
 

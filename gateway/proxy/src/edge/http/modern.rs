@@ -33,6 +33,7 @@ use crate::{
     modern,
     parked::Resumed,
     shape,
+    target::Undeclared,
     view::ToolEntry,
 };
 
@@ -92,7 +93,7 @@ impl Visit<'_> {
         let version = caller.client.version;
         // Only those who ask are asked again.
         let identity = || Identity::of(caller.profile.as_ref(), method, params);
-        let check = |entry: &ToolEntry, arguments: &Raw| self.check_header_params(entry, arguments);
+        let check = |entry: &ToolEntry, arguments: &Raw| self.header_params(entry, arguments);
         let request = (id.clone(), method, params);
         let started = if let Some(state) = params.request_state() {
             Box::pin(self.gateway.resume(caller, request, &identity(), &state, &check)).await
@@ -133,7 +134,8 @@ impl Visit<'_> {
         }
     }
 
-    fn check_header_params(&self, entry: &ToolEntry, arguments: &Raw) -> Result<(), CallError> {
+    /// Checks the headers that repeat arguments; those that repeat none go on to an upstream as they came.
+    fn header_params(&self, entry: &ToolEntry, arguments: &Raw) -> Result<Undeclared, CallError> {
         let params = entry
             .tool
             .header_params
@@ -144,7 +146,9 @@ impl Visit<'_> {
             self.head.headers.get(name).map(http::HeaderValue::as_bytes)
         };
         header::check_params(params, arguments, value)
-            .map_err(|error| CallError::client(Kind::Rpc { error: error.clone() }, error.message))
+            .map_err(|error| CallError::client(Kind::Rpc { error: error.clone() }, error.message))?;
+        let passes_on = self.named.has_params && entry.member.is_upstream;
+        Ok(if passes_on { names::undeclared(&self.head.headers, &entry.tool) } else { Vec::new() })
     }
 
     async fn listen(

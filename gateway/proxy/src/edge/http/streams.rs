@@ -5,6 +5,7 @@ use std::{pin::pin, sync::Arc};
 use http::Response;
 use moongate_storage::EventId;
 use moongate_wire::{Method, Raw, Refusal, Version, code};
+use tokio::time::Instant;
 
 use super::{
     answer,
@@ -21,16 +22,18 @@ use crate::{
 };
 
 impl InSession<'_> {
-    /// Answers with a stream. From here the call belongs to the session, not to this connection.
+    /// Answers with a stream that the client is to `leave`, if at all, at this time, but not before it has an event to come
+    /// back to. From here the call belongs to the session, not to this connection.
     pub(super) fn stream(
         &self,
         mut patient: Patient,
         method: Method,
         first: Option<Raw>,
-        hang_up: bool,
+        leave: Option<Instant>,
     ) -> Response<Body> {
         let gateway = Arc::clone(self.gateway());
         let (stream, reader) = Stream::open(&self.live, gateway.state(), gateway.next_stream());
+        let reader = reader.leaving(leave);
         let version = self.version();
         let Some(mut job) = patient.job.take() else { return answer::accepted() };
         gateway.tasks.spawn(async move {
@@ -39,9 +42,6 @@ impl InSession<'_> {
             }
             if let Some(first) = first {
                 stream.emit(&first).await;
-            }
-            if hang_up {
-                stream.hang_up();
             }
             loop {
                 match job.step().await {
@@ -84,6 +84,7 @@ impl InSession<'_> {
         }
         match stream::resume(&self.live, self.gateway().state(), after).await {
             Ok(Some(reader)) => {
+                let reader = reader.leaving(self.sent_away());
                 answer::events(|open| Body::legacy(reader, open), self.gateway().open_stream())
             }
             // What is not in the log any more cannot be replayed; the client still gets what comes.
@@ -95,7 +96,8 @@ impl InSession<'_> {
     /// Tells the session what changes from now on, and first what came after the event it saw last.
     async fn listen(&self, after: Option<EventId>) -> Response<Body> {
         let gateway = self.gateway();
-        let Some(listener) = gateway.sessions.listener(&self.live.id, |_| {}) else {
+        let principal = self.visit.admitted.principal();
+        let Some(listener) = gateway.sessions.listener(&self.live.id, principal, |_| {}) else {
             return answer::refused(None, &Refusal::new(404, code::FORBIDDEN, "session expired"));
         };
         // Opened before the log is read: an event that comes in between is in both, and the reader skips the second.

@@ -76,6 +76,40 @@ async fn a_modern_client_is_asked_in_one_round_what_comes_together_and_a_legacy_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_question_that_its_server_names_is_asked_by_that_name_which_nobody_sees() {
+    let named = |name: &str| {
+        let mut params = form();
+        params["_meta"] = json!({"dev.moongate/inputKey": name, "other": 1});
+        params
+    };
+    for context in [legacy_client, modern_client] {
+        let (line, caller) = (Line::to(legacy(Way::Http)).await, Caller::willing());
+        let _call = line.call(&context(&caller));
+        let held = line.fake.held("tools/call").await;
+        for (id, name) in ["user_name", "user_name", "not a name"].into_iter().enumerate() {
+            held.ask(json!(id), "elicitation/create", named(name));
+        }
+        held.ask(json!(3), "elicitation/create", form());
+        held.ask(json!(4), "roots/list", json!({"_meta": {"dev.moongate/inputKey": "open"}}));
+        for id in 0..5 {
+            assert!(line.fake.response(json!(id)).await["result"].is_object());
+        }
+        // In another round it may have the name again.
+        held.ask(json!(5), "elicitation/create", named("user_name"));
+        line.fake.response(json!(5)).await;
+        let asked: Vec<_> = caller.rounds().into_iter().flatten().collect();
+        let keys: Vec<_> = asked.iter().map(|(key, ..)| key.as_str()).collect();
+        let (_, _, params) = &asked[0];
+        assert_eq!(params["_meta"], json!({"other": 1}), "{params}");
+        if caller.rounds().len() == 2 {
+            assert_eq!(keys, ["user_name", "question_2", "question_3", "question_4", "open", "user_name"]);
+        } else {
+            assert_eq!(caller.rounds().len(), 6, "a legacy client is asked one by one: {keys:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_question_that_comes_while_others_are_answered_waits_for_the_next_round() {
     let line = Line::to(legacy(Way::Http)).await;
     let caller = Caller::new(|question| match question {

@@ -157,10 +157,63 @@ async fn a_request_that_a_closed_connection_never_took_is_sent_on_a_new_one() {
         };
         let (events, ()) = tokio::join!(told(connected.transport.request(call(1, MODERN))), serve);
         assert_eq!(events, [r#"Some(200) {"ok":1}"#]);
-        while !connected.tasks.is_empty() {
-            tokio::task::yield_now().await;
-        }
+        // When this connection is there, we have heard of the end of the other: the network's news come in order.
+        let (mine, theirs) =
+            tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+        assert!(mine.is_ok() && theirs.is_ok());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_nobody_uses_is_closed() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let idle = Duration::from_secs(50);
+    let spec = Spec { idle, connect_timeout: EVER, ..Spec::new("test", url.parse().unwrap()) };
+    let connected = connect_with(spec).await;
+    let body = answer(1).to_string();
+    let serve = async {
+        let mut stream = accept(&listener).await;
+        let head =
+            format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}", body.len());
+        stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).await.unwrap();
+        let answered = tokio::time::Instant::now();
+        assert_eq!(stream.read(&mut [0; 16]).await.unwrap(), 0);
+        answered.elapsed()
+    };
+    let (events, kept) = tokio::join!(told(connected.transport.request(call(1, MODERN))), serve);
+    assert_eq!(events, [r#"Some(200) {"ok":1}"#]);
+    assert!((idle..=2 * idle).contains(&kept), "{kept:?}");
+}
+
+#[tokio::test]
+async fn a_large_request_arrives_whole_and_a_refusal_in_the_middle_of_it_is_heard() {
+    let mut server = Server::start().await;
+    let connected = connect(&server).await;
+    let large = "x".repeat(1 << 20);
+    let request = || Outgoing { params: Raw::of(&json!({"name": large})), ..call(1, MODERN) };
+    let (exchange, asked) = connected.ask(&mut server, request()).await;
+    assert_eq!(asked.json()["params"]["name"].as_str().map(str::len), Some(large.len()));
+    asked.json_reply(200, &answer(1));
+    assert_eq!(told(exchange).await, [r#"Some(200) {"ok":1}"#]);
+
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let connected = connect_with(Spec::new("test", url.parse().unwrap())).await;
+    let serve = async {
+        let mut stream = listener.accept().await.unwrap().0;
+        stream.read_exact(&mut [0; 1024]).await.unwrap();
+        stream.write_all(b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+        // It does not take the rest, but leaves time to be read.
+        stream.shutdown().await.unwrap();
+        stream
+    };
+    let (events, _open) = tokio::join!(told(connected.transport.request(request())), async {
+        let mut stream = serve.await;
+        // Until the client has gone.
+        while stream.read(&mut [0; 65536]).await.is_ok_and(|length| length > 0) {}
+    });
+    assert_eq!(events, ["the server answered with HTTP status 413 (Payload Too Large)"]);
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ async fn a_modern_request_carries_its_headers_and_no_session() {
     let request = Outgoing {
         name: Some("größe".into()),
         param_headers: vec![("Region".into(), "eu west".to_owned()), ("Text".into(), " x".to_owned())],
+        undeclared: vec![("x".into(), "=?base64?!?=".into()), ("x".into(), "two".into())],
         ..call(7, MODERN)
     };
     let (exchange, asked) = connected.ask(&mut server, request).await;
@@ -37,6 +38,8 @@ async fn a_modern_request_carries_its_headers_and_no_session() {
             ("mcp-name", "=?base64?Z3LDtsOfZQ==?="),
             ("mcp-param-region", "eu west"),
             ("mcp-param-text", "=?base64?IHg=?="),
+            ("mcp-param-x", "=?base64?!?="),
+            ("mcp-param-x", "two"),
             ("mcp-protocol-version", "2026-07-28"),
         ]
     );

@@ -2,12 +2,25 @@
 
 use http::header;
 use rustls_pki_types::PrivateKeyDer;
+use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
 /// A server for `localhost` with a certificate of its own, which speaks `alpn`; and the file that makes us believe it.
 async fn start(alpn: &[&[u8]]) -> (Server, tempfile::TempDir, Spec) {
+    let (acceptor, dir, ca_file) = vouched(alpn);
+    let server = Server::start_with(Some(acceptor)).await;
+    let spec = Spec { ca_files: vec![ca_file], ..Spec::new("test", localhost(server.address.port())) };
+    (server, dir, spec)
+}
+
+fn localhost(port: u16) -> Uri {
+    format!("https://localhost:{port}/mcp").parse().unwrap()
+}
+
+/// What makes a server for `localhost` that speaks `alpn`, and the file that makes us believe it.
+fn vouched(alpn: &[&[u8]]) -> (TlsAcceptor, tempfile::TempDir, PathBuf) {
     let generated = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let dir = tempfile::TempDir::new().unwrap();
     let ca_file = dir.path().join("ca.pem");
@@ -18,10 +31,7 @@ async fn start(alpn: &[&[u8]]) -> (Server, tempfile::TempDir, Spec) {
     let config = config.unwrap().with_no_client_auth();
     let mut config = config.with_single_cert(vec![generated.cert.der().clone()], key).unwrap();
     config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
-    let server = Server::start_with(Some(TlsAcceptor::from(Arc::new(config)))).await;
-    let url = format!("https://localhost:{}/mcp", server.address.port()).parse().unwrap();
-    let spec = Spec { ca_files: vec![ca_file], ..Spec::new("test", url) };
-    (server, dir, spec)
+    (TlsAcceptor::from(Arc::new(config)), dir, ca_file)
 }
 
 #[tokio::test]
@@ -62,6 +72,37 @@ async fn dropping_an_exchange_resets_its_stream_and_keeps_the_connection() {
     writer.abandoned().await;
     assert_eq!(server.connections(), 1);
     server.stop().await;
+}
+
+#[tokio::test]
+async fn a_stream_that_the_server_refuses_was_not_sent() {
+    let (acceptor, _dir, ca_file) = vouched(&[b"h2"]);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = localhost(listener.local_addr().unwrap().port());
+    let connected = connect_with(Spec { ca_files: vec![ca_file], ..Spec::new("test", url) }).await;
+    let serve = async {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut server = h2::server::handshake(acceptor.accept(stream).await.unwrap()).await.unwrap();
+        for reason in [h2::Reason::REFUSED_STREAM, h2::Reason::INTERNAL_ERROR] {
+            let (_request, mut answer) = server.accept().await.unwrap().unwrap();
+            answer.send_reset(reason);
+        }
+        // Until the client has gone.
+        while server.accept().await.is_some() {}
+    };
+    let ask = async {
+        let mut faults = Vec::new();
+        for id in 1..=2 {
+            match connected.transport.request(call(id, MODERN)).next().await {
+                Some(Event::Lost(fault)) => faults.push(fault),
+                other => panic!("{other:?}"),
+            }
+        }
+        connected.tasks.cancel();
+        faults
+    };
+    let (faults, ()) = tokio::join!(ask, serve);
+    assert!(matches!(&faults[..], [Fault::Unreached(_), Fault::Lost(_)]), "{faults:?}");
 }
 
 #[tokio::test]

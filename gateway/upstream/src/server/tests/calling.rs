@@ -44,11 +44,55 @@ async fn a_token_of_the_client_asks_for_progress() {
     for (meta, asks) in
         [(json!({"progressToken": "a"}), true), (json!({"progressToken": null}), false), (json!({}), false)]
     {
-        let call = Call { operation: tool(), meta: Some(Raw::of(&meta)) };
+        let call = Call { meta: Some(Raw::of(&meta)), ..Call::new(tool()) };
         setup.server.call(call, &bare()).await.unwrap();
         let got = setup.fake.requests().pop().unwrap();
         assert_eq!(got.params["_meta"].get("progressToken").is_some(), asks, "{meta}");
     }
+}
+
+/// Answers every call with a result that an extension defines.
+fn extended() -> Arc<Fake> {
+    let kind = |got: &Got| got.params["arguments"]["kind"].as_str().unwrap_or("x/later").to_owned();
+    modern_but(Way::Http, move |got| {
+        let result = || json!({"resultType": kind(got), "ttlMs": "own", "x": 1});
+        (got.method == "tools/call").then(|| React::Result(result()))
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_extensions_reach_a_server_that_takes_them_and_their_results_come_back() {
+    let declared = json!({"extensions": {"x/y": {"a": 1}}});
+    let key = "io.modelcontextprotocol/clientCapabilities";
+    for (extensions, share, version, passed) in [
+        (true, Share::Principal, Version::V2026_07_28, true),
+        (true, Share::Gateway, Version::V2026_07_28, false),
+        (true, Share::Principal, Version::V2025_11_25, false),
+        (false, Share::Principal, Version::V2026_07_28, false),
+    ] {
+        let setup = Setup::with(extended(), |settings| {
+            (settings.extensions, settings.share) = (extensions, share);
+        });
+        let cx = client(version, declared.clone(), "s");
+        let outcome = setup.server.call(Call::new(tool()), &cx).await;
+        let told = setup.fake.requests().pop().unwrap().params["_meta"][key].clone();
+        assert_eq!(told, if passed { declared.clone() } else { json!({}) });
+        match outcome {
+            Ok(reply) => {
+                assert_eq!(
+                    (value(&reply.result), reply.result_type),
+                    (json!({"ttlMs": "own", "x": 1}), Some(Raw::of("x/later")))
+                );
+                assert!(passed);
+            }
+            Err(error) => assert!(!passed && error.kind == Kind::Unavailable, "{error}"),
+        }
+    }
+    // Not what the protocol defines itself, and nothing for who declared nothing.
+    let setup = Setup::with(extended(), |settings| settings.extensions = true);
+    let task = Operation::CallTool { name: "t".into(), arguments: Raw::of(&json!({"kind": "task"})) };
+    setup.perform(task, &client(Version::V2026_07_28, declared, "s")).await.unwrap_err();
+    setup.call(&client(Version::V2026_07_28, json!({"extensions": {}}), "s")).await.unwrap_err();
 }
 
 /// A server whose first request of a method is lost so.
@@ -169,7 +213,7 @@ async fn a_failed_call_does_not_cut_off_those_beside_it() {
 async fn a_call_that_is_dropped_gives_its_request_up() {
     let setup = Setup::new(legacy_but(Way::Pipe, |got| (got.method == "tools/call").then_some(React::Hold)));
     let cx = bare();
-    let call = setup.server.call(Call { operation: tool(), meta: None }, &cx);
+    let call = setup.server.call(Call::new(tool()), &cx);
     assert!(tokio::time::timeout(Duration::from_secs(1), call).await.is_err());
     let held = setup.fake.held("tools/call").await;
     assert!(setup.fake.is_given_up(held.got.id));
@@ -179,7 +223,7 @@ async fn a_call_that_is_dropped_gives_its_request_up() {
 async fn a_caller_that_gives_up_does_not_stop_the_start_for_others() {
     let setup = Setup::new(legacy_but(Way::Pipe, |got| (got.method == "initialize").then_some(React::Hold)));
     let cx = bare();
-    let impatient = setup.server.call(Call { operation: tool(), meta: None }, &cx);
+    let impatient = setup.server.call(Call::new(tool()), &cx);
     assert!(tokio::time::timeout(Duration::from_millis(1), impatient).await.is_err());
     let patient = setup.begin(tool(), &cx);
     setup.fake.held("initialize").await.react(greeting("2025-11-25", json!({"tools": {}})));
@@ -235,4 +279,29 @@ async fn a_tool_whose_headers_have_changed_is_listed_again() {
     assert_eq!((setup.fake.count("tools/call"), setup.fake.count("tools/list")), (4, 2));
     setup.call(&bare()).await.unwrap();
     assert_eq!(setup.fake.count("tools/call"), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_wrong_with_a_server_is_shown_wherever_it_turned_up() {
+    let last_error = |setup: &Setup| setup.server.status().last_error;
+    // What a server refuses is its right.
+    let refusing = Setup::new(legacy_but(Way::Http, |got| {
+        (got.method == "tools/call").then(|| React::Error(moongate_wire::RpcError::new(-32602, "no")))
+    }));
+    assert!(refusing.perform(tool(), &bare()).await.is_err());
+    assert_eq!(last_error(&refusing), None);
+    // A stream of many that was lost does not end the connection, but is shown.
+    let fault = Fault::Lost("half an answer".into());
+    let failing = Setup::new(failing_once(Way::Http, "tools/call", fault));
+    assert!(failing.perform(tool(), &bare()).await.is_err());
+    assert_eq!(last_error(&failing).as_deref(), Some("half an answer"));
+    assert_eq!(failing.server.status().state, State::Up);
+    // Whoever waits no longer than its deadline has waited in vain; one that leaves before says nothing of the server.
+    let silent = Setup::new(legacy_but(Way::Pipe, |got| (got.method == "tools/call").then_some(React::Hold)));
+    for (patience, shown) in [(1, None), (3, Some("it did not answer tools/call within 3.0 s"))] {
+        let cx = Context { deadline: tokio::time::Instant::now() + Duration::from_secs(3), ..bare() };
+        let call = silent.perform(tool(), &cx);
+        assert!(tokio::time::timeout(Duration::from_secs(patience), call).await.is_err());
+        assert_eq!(last_error(&silent).as_deref(), shown);
+    }
 }

@@ -100,7 +100,7 @@ async fn a_call_that_is_given_up_frees_its_place_and_its_process_is_not_used_aga
     let caller = Caller::new(|_| Says::Nothing);
     let parked = Group::new();
     let (server, cx) = (Arc::clone(&setup.server), nameless(&caller));
-    parked.spawn(async move { drop(server.call(Call { operation: tool(), meta: None }, &cx).await) });
+    parked.spawn(async move { drop(server.call(Call::new(tool()), &cx).await) });
     let _held = setup.fake.held("tools/call").await;
     setup.fake.ask(0, json!(1), "elicitation/create", form());
     caller.until(|caller| caller.rounds().len() == 1).await;

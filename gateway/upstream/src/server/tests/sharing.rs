@@ -30,6 +30,31 @@ async fn connections_are_shared_as_configured_and_by_what_clients_can_do() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_happens_at_a_server_concerns_those_who_share_it() {
+    let cx = client(LEGACY, json!({}), "a");
+    let own = Audience::Principal(cx.principal.clone());
+    for (share, updated, listed) in [
+        (Share::Gateway, Audience::Everybody, Audience::Everybody),
+        (Share::Principal, own.clone(), own.clone()),
+        (Share::Session, Audience::Session(session(&cx)), own),
+    ] {
+        let setup = Setup::with(legacy(Way::Pipe), |settings| settings.share = share);
+        setup.perform(subscribe(), &cx).await.unwrap();
+        setup.fake.say(0, note("notifications/resources/updated", json!({"uri": "x://1"})));
+        setup.fake.say(0, note("notifications/tools/list_changed", json!({})));
+        assert_eq!(setup.announced(Change::Updated { uri: "x://1".into() }).await, updated);
+        assert_eq!(setup.announced(Change::Tools).await, listed, "nobody has seen a list");
+        setup.changes();
+        setup.offer(&cx).await;
+        setup.fake.say(0, note("notifications/tools/list_changed", json!({})));
+        assert_eq!(setup.announced(Change::Tools).await, listed);
+        setup.changes();
+        setup.fake.end(0, Fault::Lost("killed".into()));
+        assert_eq!(setup.announced(Change::Updated { uri: "x://1".into() }).await, updated, "watched again");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_is_told_what_its_clients_can_do_and_nothing_when_all_share_it() {
     for (share, told) in
         [(Share::Principal, json!({"sampling": {}, "elicitation": {}})), (Share::Gateway, json!({}))]

@@ -1,0 +1,142 @@
+//! What is said to one call outside its stream. Nearly every call ends without a message, so an empty box costs nothing
+//! but itself.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Poll, Waker},
+};
+
+use moongate_wire::Message;
+
+/// Messages for one call that it has not looked at yet; a call looks at once, so more means that it is being ended.
+const ROOM: usize = 64;
+
+/// The one who reads; dropping it closes the box.
+#[derive(Debug, Default)]
+pub(super) struct Mailbox(Arc<Mutex<Shared>>);
+
+/// The way into a box.
+#[derive(Clone, Debug)]
+pub(super) struct Slit(Arc<Mutex<Shared>>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    messages: VecDeque<Message>,
+    reader: Option<Waker>,
+    closed: bool,
+}
+
+impl Mailbox {
+    /// A way in.
+    pub(super) fn slit(&self) -> Slit {
+        Slit(Arc::clone(&self.0))
+    }
+
+    /// The next message, whenever it comes.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn next(&self) -> Message {
+        poll_fn(|cx| {
+            let mut shared = lock(&self.0);
+            if let Some(message) = shared.messages.pop_front() {
+                return Poll::Ready(message);
+            }
+            if !shared.reader.as_ref().is_some_and(|reader| reader.will_wake(cx.waker())) {
+                shared.reader = Some(cx.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Whether there is nothing in it.
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.0).messages.is_empty()
+    }
+
+    /// A message that is there.
+    pub(super) fn take(&self) -> Option<Message> {
+        lock(&self.0).messages.pop_front()
+    }
+}
+
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        let mut shared = lock(&self.0);
+        shared.closed = true;
+        let unread = std::mem::take(&mut shared.messages);
+        drop(shared);
+        drop(unread);
+    }
+}
+
+impl Slit {
+    /// Puts a message in; gives it back when the box is full or nobody reads it any more.
+    pub(super) fn put(&self, message: Message) -> Result<(), Message> {
+        let mut shared = lock(&self.0);
+        if shared.closed || shared.messages.len() >= ROOM {
+            return Err(message);
+        }
+        shared.messages.push_back(message);
+        let reader = shared.reader.take();
+        drop(shared);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+        Ok(())
+    }
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::FutureExt as _;
+    use moongate_wire::Frame;
+
+    use super::*;
+
+    fn message(number: usize) -> Message {
+        let text = format!(r#"{{"jsonrpc":"2.0","method":"m{number}"}}"#);
+        let Ok(Frame::One(message)) = Frame::parse(&text.into()) else { panic!() };
+        message
+    }
+
+    #[tokio::test]
+    async fn messages_come_in_order_and_wake_the_one_who_waits() {
+        let mailbox = Mailbox::default();
+        let slit = mailbox.slit();
+        slit.put(message(1)).unwrap();
+        slit.put(message(2)).unwrap();
+        assert_eq!(
+            (mailbox.next().await, mailbox.take(), mailbox.take()),
+            (message(1), Some(message(2)), None)
+        );
+        let mut next = pin!(mailbox.next());
+        assert!(next.as_mut().now_or_never().is_none());
+        let (heard, ()) = tokio::join!(next, async {
+            tokio::task::yield_now().await;
+            slit.put(message(3)).unwrap();
+        });
+        assert_eq!(heard, message(3));
+    }
+
+    #[test]
+    fn a_full_box_and_one_that_nobody_reads_give_messages_back() {
+        let mailbox = Mailbox::default();
+        let slit = mailbox.slit();
+        assert!((0..ROOM).all(|number| slit.put(message(number)).is_ok()));
+        assert_eq!(slit.put(message(ROOM)), Err(message(ROOM)));
+        assert_eq!(mailbox.take(), Some(message(0)));
+        assert!(slit.put(message(ROOM)).is_ok());
+        drop(mailbox);
+        assert_eq!(slit.put(message(1)), Err(message(1)));
+    }
+}

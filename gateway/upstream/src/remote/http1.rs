@@ -1,0 +1,190 @@
+//! One connection of HTTP/1.1 with one request at a time on it.
+//!
+//! A request is written in one piece and its answer read into one buffer, both by whoever asks: there is no task for the
+//! connection and no channel to it, which is most of what a general client costs. What bytes mean is left to `decode`.
+
+use std::{
+    future::Future as _,
+    io::{self, Write as _},
+    pin::{Pin, pin},
+    task::{Context, Poll},
+};
+
+use bytes::{Bytes, BytesMut};
+use http::Uri;
+use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
+
+use self::decode::{Decoder, Head, Step};
+use super::{connect::Stream, pool::Outbound};
+
+mod decode;
+
+/// Room for an answer of usual size, kept with the connection.
+const BUFFER: usize = 8 * 1024;
+/// A larger body is written by itself rather than copied behind its head.
+const JOINED: usize = 16 * 1024;
+
+/// A connection.
+pub(super) struct Http1 {
+    stream: Stream,
+    /// What came and was not read yet.
+    buffer: BytesMut,
+    /// How the body ends that is being read; none before the first answer.
+    decoder: Decoder,
+}
+
+/// Why there is no answer.
+pub(super) enum Failed {
+    /// The connection ended before the server can have had the whole request.
+    Unsent(io::Error),
+    /// It ended later.
+    Lost(io::Error),
+}
+
+impl Http1 {
+    pub(super) fn new(stream: Stream) -> Self {
+        Self { stream, buffer: BytesMut::new(), decoder: Decoder::default() }
+    }
+
+    /// Sends a request to `url` with the lines `common` in its head, and reads the head of the answer.
+    pub(super) async fn ask(&mut self, url: &Uri, common: &[u8], request: &Outbound) -> Result<Head, Failed> {
+        let Err(unsent) = self.send(url, common, request).await else {
+            return self.head().await.map_err(Failed::Lost);
+        };
+        // A server that has not taken all of it does nothing with a part; it may have said why.
+        let head = self.head().await.map_err(|_| Failed::Unsent(unsent))?;
+        self.decoder.give_up_connection();
+        Ok(head)
+    }
+
+    async fn send(&mut self, url: &Uri, common: &[u8], request: &Outbound) -> io::Result<()> {
+        let mut out = head(url, common, request);
+        let joined = request.body.len() <= JOINED;
+        if joined {
+            out.extend_from_slice(&request.body);
+        }
+        self.stream.write_all(&out).await?;
+        if !joined {
+            self.stream.write_all(&request.body).await?;
+        }
+        self.stream.flush().await
+    }
+
+    async fn head(&mut self) -> io::Result<Head> {
+        loop {
+            self.buffer.reserve(BUFFER);
+            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+                return Err(closed());
+            }
+            if let Some((head, decoder)) = decode::head(&mut self.buffer)? {
+                self.decoder = decoder;
+                return Ok(head);
+            }
+        }
+    }
+
+    /// The next piece of the body; `None` when it has ended.
+    pub(super) fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        loop {
+            match self.decoder.next(&mut self.buffer) {
+                Ok(Step::Data(data)) => return Poll::Ready(Some(Ok(data))),
+                Ok(Step::End) => return Poll::Ready(None),
+                Ok(Step::More) => {}
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            }
+            self.buffer.reserve(BUFFER);
+            match pin!(self.stream.read_buf(&mut self.buffer)).poll(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
+                Poll::Ready(Ok(0)) => {
+                    return Poll::Ready(self.decoder.close().then_some(Err(closed())));
+                }
+                Poll::Ready(Ok(_)) => {}
+            }
+        }
+    }
+
+    /// How many bytes of the body are to come, as far as that was said.
+    pub(super) fn left(&self) -> u64 {
+        self.decoder.left()
+    }
+
+    /// Whether the body has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.decoder.has_ended()
+    }
+
+    /// Whether another request may follow: the answer was read, and the server keeps the connection.
+    pub(super) fn is_reusable(&self) -> bool {
+        self.decoder.is_reusable() && self.buffer.is_empty()
+    }
+
+    /// Whether it is still open while nobody uses it. What a server says unasked is not for us.
+    pub(super) fn is_open(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut byte = [0; 1];
+        Pin::new(&mut self.stream).poll_read(cx, &mut ReadBuf::new(&mut byte)).is_pending()
+    }
+
+    /// Keeps no more memory than the next answer is likely to need.
+    pub(super) fn rest(&mut self) {
+        if self.buffer.capacity() > 2 * BUFFER {
+            self.buffer = BytesMut::new();
+        }
+    }
+}
+
+fn closed() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection")
+}
+
+/// The head of a request, with room for its body where that follows in the same piece.
+fn head(url: &Uri, common: &[u8], request: &Outbound) -> Vec<u8> {
+    let path = url.path_and_query().map_or("/", |path| path.as_str());
+    let lines: usize =
+        request.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    let body = if request.body.len() <= JOINED { request.body.len() } else { 0 };
+    let mut out = Vec::with_capacity(64 + path.len() + common.len() + lines + body);
+    for part in [request.method.as_str(), " ", path, " HTTP/1.1\r\n"] {
+        out.extend_from_slice(part.as_bytes());
+    }
+    out.extend_from_slice(common);
+    for (name, value) in &request.headers {
+        line(&mut out, name.as_str(), value.as_bytes());
+    }
+    if !request.body.is_empty() {
+        write!(out, "content-length: {}\r\n", request.body.len()).expect("memory takes what is written");
+    }
+    out.extend_from_slice(b"\r\n");
+    out
+}
+
+/// Appends one line of a head.
+pub(super) fn line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue, Method};
+
+    use super::*;
+
+    #[test]
+    fn a_head_names_the_path_and_how_much_follows() {
+        let url = Uri::from_static("https://example.com:8443/mcp?key=1");
+        let headers = vec![(HeaderName::from_static("mcp-method"), HeaderValue::from_static("tools/call"))];
+        let post = Outbound { method: Method::POST, headers, body: Bytes::from_static(b"{}") };
+        let expected =
+            "POST /mcp?key=1 HTTP/1.1\r\nhost: x\r\nmcp-method: tools/call\r\ncontent-length: 2\r\n\r\n";
+        assert_eq!(String::from_utf8(head(&url, b"host: x\r\n", &post)).unwrap(), expected);
+        let get = Outbound { method: Method::GET, headers: Vec::new(), body: Bytes::new() };
+        let expected = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+        assert_eq!(
+            String::from_utf8(head(&Uri::from_static("http://x"), b"host: x\r\n", &get)).unwrap(),
+            expected
+        );
+    }
+}
