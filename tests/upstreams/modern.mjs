@@ -37,6 +37,7 @@ import {
   WATCHED,
 } from './fixtures.mjs';
 import { askingPrompts, askingTools } from './questions.mjs';
+import { findTask, knowsTasks, taskMethods, TASKS, taskTools, unknowing } from './tasks.mjs';
 
 // What never changes may be kept, by anybody.
 const FOREVER = { ttlMs: 3_600_000, cacheScope: 'public' };
@@ -55,12 +56,14 @@ function serve(everybody) {
       resources: { subscribe: true, listChanged: true },
       logging: {},
       completions: {},
+      extensions: { [TASKS]: {} },
     },
     requestState: { verify: states.verify },
   });
   const means = (context) => ({ ...doing(context), announce: everybody ?? connected });
 
-  for (const tool of [...plainTools, ...askingTools]) addTool(server, tool, means);
+  for (const tool of [...plainTools, ...askingTools, ...taskTools]) addTool(server, tool, means);
+  addTasks(server);
   for (const prompt of [...plainPrompts, ...askingPrompts]) addPrompt(server, prompt);
   const extraTool = addTool(server, dynamicTool, means);
   const extraPrompt = addPrompt(server, dynamicPrompt);
@@ -79,10 +82,35 @@ function serve(everybody) {
 
 function addTool(server, tool, means) {
   const { name, description, inputSchema } = tool;
-  return server.registerTool(name, { description, inputSchema: fromJsonSchema(inputSchema) }, (given, context) =>
-    tool.rounds ? ask(tool, given, context) : tool.call(given, means(context)),
-  );
+  return server.registerTool(name, { description, inputSchema: fromJsonSchema(inputSchema) }, (given, context) => {
+    if (tool.rounds) return ask(tool, given, context);
+    if (tool.start && knowsTasks(declared(context))) return tool.start(given);
+    return tool.call(given, means(context));
+  });
 }
+
+// The SDK makes a result of whatever a tool throws, and content a part of every result, so that its own handler cannot
+// refuse a client that knows no tasks, and would make more of a task than it is.
+function addTasks({ server }) {
+  const needsTask = (name) => taskTools.some((tool) => tool.name === name && !tool.call);
+  const call = server._requestHandlers.get('tools/call');
+  server._requestHandlers.set('tools/call', async (request, context) => {
+    if (needsTask(request.params.name) && !knowsTasks(declared(context))) throw unknowing();
+    const result = await call(request, context);
+    if (result.resultType === 'task') delete result.content;
+    return result;
+  });
+  const params = fromJsonSchema({ type: 'object', properties: { taskId: { type: 'string' } }, required: ['taskId'] });
+  for (const [method, act] of Object.entries(taskMethods)) {
+    server.setRequestHandler(method, { params }, ({ taskId, inputResponses }, context) => {
+      if (!knowsTasks(declared(context))) throw unknowing();
+      return act(findTask(taskId), inputResponses ?? context.mcpReq.inputResponses) ?? {};
+    });
+  }
+}
+
+// What the client of a request says that it can do.
+const declared = ({ mcpReq }) => mcpReq.envelope?.[CLIENT_CAPABILITIES_META_KEY] ?? {};
 
 function addPrompt(server, prompt) {
   const { name, description, takes = {} } = prompt;
@@ -125,9 +153,9 @@ function doing({ mcpReq }) {
 
 // Goes through a fixture's rounds as far as the answers at hand reach: the ones of earlier rounds are in the state, the
 // ones of the last round came with this request. Returns the next questions, or the result.
-async function ask({ rounds, finish, stateful }, given, { mcpReq }) {
-  const declared = mcpReq.envelope?.[CLIENT_CAPABILITIES_META_KEY] ?? {};
-  const can = (capability) => declared[capability] !== undefined;
+async function ask({ rounds, finish, stateful }, given, context) {
+  const { mcpReq } = context;
+  const can = (capability) => declared(context)[capability] !== undefined;
   const answers = mcpReq.requestState()?.answers ?? {};
   for (const round of rounds) {
     const open = {};

@@ -13,7 +13,7 @@ const CAPITAL = 'What is the capital of France?';
 
 // ---- what can be asked ----------------------------------------------------------------------------------------------
 
-const form = (message, properties, required = []) => ({
+export const form = (message, properties, required = []) => ({
   method: 'elicitation/create',
   params: { mode: 'form', message, requestedSchema: { type: 'object', properties, required } },
 });

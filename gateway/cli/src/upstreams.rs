@@ -217,9 +217,10 @@ impl Plan {
                 Some(prefix) => Naming::Prefixed(prefix.into()),
                 None => Naming::Bare,
             };
-            let told = Arc::clone(server);
+            let (told, known) = (Arc::clone(server), Arc::clone(server));
             Member::upstream(&*config.name, Arc::clone(server) as Arc<dyn Backend>)
                 .with_condition(Arc::new(move || told.state().as_str()))
+                .with_tasks(Arc::new(move || known.offers_tasks()))
                 .with_naming(naming)
                 .with_list_timeout(config.list_timeout)
                 .with_timeout(config.timeout)

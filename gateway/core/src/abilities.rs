@@ -10,6 +10,9 @@ use moongate_wire::{Raw, Version};
 
 use crate::{Ask, Client};
 
+/// The extension by which a modern client says that a call may be answered with a task.
+pub const TASKS: &str = "io.modelcontextprotocol/tasks";
+
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Abilities {

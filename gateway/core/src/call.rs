@@ -62,6 +62,31 @@ pub enum Operation {
         /// The resource.
         uri: Arc<str>,
     },
+    /// What may be done with a task that a tool call made.
+    Task {
+        /// The task, as the backend knows it.
+        id: Arc<str>,
+        /// What is done with it.
+        act: TaskAct,
+    },
+}
+
+/// What may be done with a task.
+#[derive(Clone, Debug)]
+pub enum TaskAct {
+    /// `tasks/get`: how far it is. The reply is the task, and inside it the plain `result` if there is one.
+    Get,
+    /// `tasks/update`: answers to what it asked.
+    Update {
+        /// By the keys of the questions.
+        responses: Raw,
+    },
+    /// `tasks/cancel`
+    Cancel,
+    /// Its changes are told from now on ([`crate::Change::Task`]): a task of a `subscriptions/listen`.
+    Watch,
+    /// The end of that.
+    Unwatch,
 }
 
 /// A backend's answer: the `result` object without anything that belongs to one era only.
@@ -73,6 +98,9 @@ pub struct Reply {
     pub freshness: Option<Freshness>,
     /// Whether the result may have a `_meta` of its own. False is certain, and spares a look for it.
     pub may_have_meta: bool,
+    /// The id, as the backend knows it, of the task that a tool call has made instead of an answer; the result describes
+    /// it. Only for clients that declared [`crate::TASKS`].
+    pub task: Option<Arc<str>>,
     /// What kind of result it is, where an extension that the client declared defines that kind. Else it is complete.
     pub result_type: Option<Raw>,
 }
@@ -93,6 +121,6 @@ impl Freshness {
 
 impl From<Raw> for Reply {
     fn from(result: Raw) -> Self {
-        Self { result, freshness: None, may_have_meta: true, result_type: None }
+        Self { result, freshness: None, may_have_meta: true, task: None, result_type: None }
     }
 }

@@ -18,6 +18,27 @@ pub enum Change {
         /// The resource, or one inside the subscribed one.
         uri: Arc<str>,
     },
+    /// `notifications/tasks`
+    Task {
+        /// The backend it runs at.
+        backend: Arc<str>,
+        /// The task, as the backend knows it.
+        id: Arc<str>,
+        /// How far it is: the JSON text of what `tasks/get` would reply.
+        task: Arc<str>,
+    },
+}
+
+impl Change {
+    /// Whether nobody needs to hear this after `newer`, which tells how far the same task is.
+    pub fn is_outdone_by(&self, newer: &Self) -> bool {
+        match (self, newer) {
+            (Self::Task { backend, id, .. }, Self::Task { backend: of, id: same, .. }) => {
+                backend == of && id == same
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Whom a change concerns. Others are not told: what changes at one caller's server is none of their business.

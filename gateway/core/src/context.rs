@@ -4,6 +4,7 @@
 
 use std::{fmt, sync::Arc};
 
+use moongate_wire::Era;
 use tokio::time::Instant;
 
 use crate::{Abilities, Level, Peer, Principal, Raw, Version};
@@ -159,6 +160,12 @@ impl Client {
     pub fn capability(&self, name: &str) -> Option<Raw> {
         self.capabilities.member(name).filter(|value| !value.is_null())
     }
+
+    /// Whether it declared the extension `name`, which only modern clients can.
+    pub fn has_extension(&self, name: &str) -> bool {
+        let declared = || self.capability("extensions")?.member(name).filter(|settings| !settings.is_null());
+        self.version.era() == Era::Modern && declared().is_some()
+    }
 }
 
 /// A context for tests of backends: `session`, optionally an assistant and a thread, a far deadline, a silent peer.
@@ -193,6 +200,21 @@ impl Context {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_extension_is_there_if_a_modern_client_declared_it() {
+        for (version, declared, has) in [
+            (Version::V2026_07_28, r#"{"extensions":{"a/b":{}}}"#, true),
+            (Version::V2026_07_28, r#"{"extensions":{"a/b":null}}"#, false),
+            (Version::V2026_07_28, r#"{"extensions":{"a/c":{}},"a/b":{}}"#, false),
+            (Version::V2026_07_28, "{}", false),
+            (Version::V2025_11_25, r#"{"extensions":{"a/b":{}}}"#, false),
+        ] {
+            let capabilities = Raw::from_text(declared.to_owned()).unwrap();
+            let client = Client { capabilities, ..Client::bare(version) };
+            assert_eq!(client.has_extension("a/b"), has, "{version} {declared}");
+        }
+    }
 
     #[test]
     fn keys_that_read_alike_are_not_equal() {

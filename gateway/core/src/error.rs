@@ -117,6 +117,17 @@ impl CallError {
         )
     }
 
+    /// The client did not declare the extension `name`.
+    pub fn missing_extension(name: &str) -> Self {
+        let required = Raw::of(&serde_json::json!({"extensions": {name: {}}}));
+        Self::client(
+            Kind::MissingCapability { required },
+            format!(
+                "This needs a client that supports the extension {name}, and this client did not declare it"
+            ),
+        )
+    }
+
     /// No such resource.
     pub fn unknown_resource(uri: &str) -> Self {
         Self::client(Kind::UnknownResource { uri: uri.into() }, format!("Resource not found: {uri}"))
@@ -148,5 +159,7 @@ mod tests {
             let Kind::MissingCapability { required } = error.kind else { panic!("{error}") };
             assert_eq!(required.as_str(), expected);
         }
+        let Kind::MissingCapability { required } = CallError::missing_extension("a/b").kind else { panic!() };
+        assert_eq!(required.as_str(), r#"{"extensions":{"a/b":{}}}"#);
     }
 }

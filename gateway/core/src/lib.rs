@@ -24,10 +24,10 @@ pub mod scope;
 pub mod soon;
 pub mod task;
 
-pub use abilities::Abilities;
+pub use abilities::{Abilities, TASKS};
 pub use backend::Backend;
 pub use builtin::Builtin;
-pub use call::{Call, Operation, Reply};
+pub use call::{Call, Operation, Reply, TaskAct};
 pub use changes::{Announcement, Audience, Change, Changes};
 pub use clock::Clock;
 pub use context::{Client, Context, ContextIds, SessionKey, StateKey, StoreScope};

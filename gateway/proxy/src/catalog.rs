@@ -115,6 +115,17 @@ impl Catalog {
         }
     }
 
+    /// Whether somebody under `profile` is known to make tasks for clients that know them, and shows some tool in `view`, if
+    /// there is one.
+    pub fn offers_tasks(&self, profile: Option<&str>, view: Option<&View>) -> bool {
+        let profile = profile.and_then(|name| self.config.profiles.get(name));
+        let mut members = self.members.iter().filter(|member| in_profile(profile, member));
+        members.any(|member| {
+            let shown = |view: &View| member.unlisted.is_some() || view.shows_tools_of(member);
+            member.offers_tasks() && view.is_none_or(shown)
+        })
+    }
+
     /// Whether `admitted` may read `uri`, which `member` owns and nobody lists.
     pub fn allows_resource(
         &self,
@@ -200,7 +211,7 @@ impl Catalog {
     /// Something changed: what was derived from the old lists is not used any more. What changed for one principal costs
     /// others nothing.
     pub fn changed(&self, Announcement { change, audience }: &Announcement) {
-        if matches!(change, Change::Updated { .. }) {
+        if matches!(change, Change::Updated { .. } | Change::Task { .. }) {
             return;
         }
         if *audience == Audience::Everybody {

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use moongate_core::{
-    Call, CallError, Client, Context, ContextIds, Kind, Level, Operation, Peer, Reply, Scope,
+    Call, CallError, Client, Context, ContextIds, Kind, Level, Operation, Peer, Reply, Scope, TASKS,
     call::Freshness, peer::Link,
 };
 use moongate_security::{Reason, gate::Admitted};
@@ -31,8 +31,9 @@ use crate::{
     shape,
     tally::{AGAIN, Counted},
     target::{Check, clean_meta},
+    tasks::Issuer,
     trace::Trace,
-    view::View,
+    view::{INCOMPLETE_TTL, View},
 };
 
 /// How long `server/discover` stays good.
@@ -96,22 +97,26 @@ pub struct Identity {
     method: Method,
     target: Box<str>,
     arguments: Raw,
+    /// Whether the answer may be a task: then whoever comes back for it must know what that is.
+    takes_task: bool,
 }
 
 impl Identity {
     /// What `params` of `method` call under `profile`.
     pub fn of(profile: Option<&Arc<str>>, method: Method, params: &Params) -> Self {
-        let target = if method.named_by() == Some("uri") { params.uri() } else { params.name() };
-        let target = target.unwrap_or_default();
+        let target = params.target(method).unwrap_or_default();
         let arguments = params.arguments().unwrap_or_else(Raw::empty_object);
-        Self { profile: profile.cloned(), method, target: target.into(), arguments }
+        let declared = || params.meta().client_capabilities()?.member("extensions")?.member(TASKS);
+        let takes_task = method == Method::CallTool && declared().is_some_and(|settings| !settings.is_null());
+        Self { profile: profile.cloned(), method, target: target.into(), arguments, takes_task }
     }
 
     /// Its fingerprint; context fields do not count.
     pub fn fingerprint(&self) -> Fingerprint {
         let (arguments, _) = context::strip(self.arguments.clone(), true, &|_| false);
         let profile = self.profile.as_deref().unwrap_or_default();
-        Fingerprint::of(profile, self.method.as_str(), &self.target, &arguments)
+        let method = if self.takes_task { "tools/call for a task" } else { self.method.as_str() };
+        Fingerprint::of(profile, method, &self.target, &arguments)
     }
 }
 
@@ -132,10 +137,16 @@ impl Gateway {
     /// The result of `server/discover`.
     pub(crate) fn discover(&self, caller: &Caller) -> Reply {
         let versions = Raw::of(&Version::MODERN.map(Version::as_str));
-        let instructions = self.instructions(caller);
-        let mut members = vec![("supportedVersions", &versions), ("capabilities", &*shape::CAPABILITIES)];
+        let view = self.view(caller).now_or_never();
+        let instructions = view.as_ref().and_then(|view| view.instructions.as_ref().map(Raw::of));
+        let tasks = caller.snapshot.catalog.offers_tasks(caller.profile.as_deref(), view.as_deref());
+        let capabilities = if tasks { &*shape::CAPABILITIES_AND_TASKS } else { &*shape::CAPABILITIES };
+        let mut members = vec![("supportedVersions", &versions), ("capabilities", capabilities)];
         members.extend(instructions.as_ref().map(|text| ("instructions", text)));
-        let freshness = Some(Freshness { ttl: DISCOVER_TTL, public: false });
+        // What is not known of an upstream now may be in a moment.
+        let is_known = view.is_some_and(|view| view.is_complete());
+        let ttl = if is_known { DISCOVER_TTL } else { INCOMPLETE_TTL };
+        let freshness = Some(Freshness { ttl, public: false });
         Reply { freshness, ..write::object(members).into() }
     }
 
@@ -179,26 +190,32 @@ impl Gateway {
                 let (member, params) = self.completion(caller, &view, &params).inspect_err(refused)?;
                 (member, None, Operation::Complete { params })
             }
-            Operation::CallTool { .. } | Operation::GetPrompt { .. } | Operation::ReadResource { .. } => {
-                return Err(CallError::internal("this call needs a job", "call_quietly was asked to run it"));
+            Operation::CallTool { .. }
+            | Operation::GetPrompt { .. }
+            | Operation::ReadResource { .. }
+            | Operation::Task { .. } => {
+                let source = "call_quietly was asked to run it";
+                return Err(CallError::internal("this call goes another way", source));
             }
         };
-        let outcome = self.quietly(caller, params, &member, operation).await;
+        let outcome = self.quietly(caller, params, &member, operation, Inject::None).await;
         outcome.map(|(reply, _)| reply).map_err(|error| returned::error(error, uri.as_deref()))
     }
 
-    /// Calls `member`, which neither asks nor reports, and tells as whom.
+    /// Calls `member`, which neither asks nor reports, and learns the context ids as `how` says; tells as whom.
     pub(crate) async fn quietly(
         &self,
         caller: &Caller,
         params: &Params,
         member: &Member,
         operation: Operation,
+        how: Inject,
     ) -> Result<(Reply, Context), CallError> {
         let peer = Peer::silent(Arc::clone(&caller.client));
         let (limit, start) = (timeout(caller, member.timeout), Instant::now());
         let cx = self.context(caller, params, None, peer, start + limit)?;
         let mut call = Call { meta: clean_meta(params.meta()), ..Call::new(operation) };
+        inject(&mut call, how, &cx.ids);
         caller.tell_trace(&mut call, member);
         let calling = member.backend.call(call, &cx);
         let reply = within(limit, start, &Outbox::default(), member.upstream_name(), calling).await?;
@@ -250,6 +267,15 @@ impl Gateway {
         inject(&mut call, target.inject, &cx.ids);
         caller.tell_trace(&mut call, &target.member);
         let uri = (method == Method::ReadResource).then(|| Arc::clone(&target.name));
+        let issuer = match &call.operation {
+            Operation::CallTool { name, .. } if target.member.is_upstream => Some(Issuer {
+                ids: self.task_ids.clone(),
+                profile: caller.profile.clone(),
+                shown: Arc::clone(&target.name),
+                tool: Arc::clone(name),
+            }),
+            _ => None,
+        };
         let observed = Observed::new(method, target.name, target.metric, start, cx);
         let (member, wraps, inner) = (target.member, target.wraps, Arc::clone(&outbox));
         let learnt = member.is_upstream.then(|| Arc::clone(&self.learnt));
@@ -263,8 +289,12 @@ impl Gateway {
             if let (Some(learnt), Ok(reply)) = (learnt, &outcome) {
                 learnt.learn(&observed.cx.principal, &member.name, method, &reply.result);
             }
+            let issue = |reply| match &issuer {
+                Some(issuer) => issuer.issue(reply, &member, &observed.cx.principal),
+                None => reply,
+            };
             let outcome = outcome
-                .map(|reply| returned::reply(reply, method, &member, version, wraps))
+                .map(|reply| issue(returned::reply(reply, method, &member, version, wraps)))
                 .map_err(|error| returned::error(error, uri.as_deref()));
             observed.finish(&outcome);
             outcome

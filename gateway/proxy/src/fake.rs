@@ -28,7 +28,7 @@ use crate::{
     gateway::{Announced, StateHandle},
 };
 
-type Answer = dyn Fn(&Call) -> Result<Raw, CallError> + Send + Sync;
+type Answer = dyn Fn(&Call) -> Result<Reply, CallError> + Send + Sync;
 
 /// A backend that offers what it is told and notes what it is called with.
 pub(crate) struct Fake {
@@ -48,7 +48,7 @@ impl Fake {
     pub(crate) fn new(offer: Offer) -> Self {
         Self {
             offer: Mutex::new(Arc::new(offer)),
-            answer: Box::new(|_| Ok(Raw::empty_object())),
+            answer: Box::new(|_| Ok(Raw::empty_object().into())),
             held: None,
             asked: AtomicUsize::new(0),
             asking: Notify::new(),
@@ -56,11 +56,11 @@ impl Fake {
         }
     }
 
-    pub(crate) fn answering(
+    pub(crate) fn answering<T: Into<Reply>>(
         self,
-        answer: impl Fn(&Call) -> Result<Raw, CallError> + Send + Sync + 'static,
+        answer: impl Fn(&Call) -> Result<T, CallError> + Send + Sync + 'static,
     ) -> Self {
-        Self { answer: Box::new(answer), ..self }
+        Self { answer: Box::new(move |call| answer(call).map(Into::into)), ..self }
     }
 
     /// The same, offering nothing until it is let go.
@@ -96,7 +96,7 @@ impl Backend for Fake {
     fn call<'a>(&'a self, call: Call, _cx: &'a Context) -> BoxFuture<'a, Result<Reply, CallError>> {
         let answer = (self.answer)(&call);
         self.calls.lock().unwrap().push(call);
-        Box::pin(async move { answer.map(Into::into) })
+        Box::pin(async move { answer })
     }
 
     fn roots_changed(&self, _session: &SessionKey) {}

@@ -28,6 +28,7 @@ use crate::{
     parked::Parked,
     session::Sessions,
     tally::{Counted, Tally},
+    tasks::TaskIds,
 };
 
 /// What a [`Gateway`] is made of.
@@ -37,7 +38,7 @@ pub struct Parts {
     pub snapshot: Snapshot,
     /// Sessions, event logs, rates, documents.
     pub state: StateHandle,
-    /// Seals parked states.
+    /// Seals parked states and the ids of tasks.
     pub keyring: Arc<Keyring>,
     /// Where durations and counts go.
     pub metrics: Arc<Metrics>,
@@ -82,7 +83,10 @@ impl Announced {
     pub fn sender(&self) -> Changes {
         let shared = Arc::clone(&self.0);
         Changes::new(move |announcement| {
-            shared.0.lock().unwrap_or_else(PoisonError::into_inner).insert(announcement);
+            let mut changes = shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+            changes.retain(|older| !older.change.is_outdone_by(&announcement.change));
+            changes.insert(announcement);
+            drop(changes);
             shared.1.notify_one();
         })
     }
@@ -106,6 +110,7 @@ pub struct Gateway {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) parked: Parked,
+    pub(crate) task_ids: TaskIds,
     pub(crate) hub: Arc<Hub>,
     pub(crate) learnt: Arc<Learnt>,
     pub(crate) tasks: Group,
@@ -139,6 +144,7 @@ impl Gateway {
         Arc::new(Self {
             snapshot: ArcSwap::from_pointee(snapshot),
             sessions: Arc::new(Sessions::new(Arc::clone(&instance), Arc::clone(&hub))),
+            task_ids: TaskIds::new(Arc::clone(&keyring)),
             parked: Parked::new(instance, keyring, clock, tasks.clone()),
             state,
             metrics,

@@ -13,7 +13,7 @@ use std::{
 };
 
 use moongate_core::{Announcement, Audience, Change, Principal};
-use moongate_wire::{Id, Raw, write};
+use moongate_wire::{Id, Raw, edit, write};
 use tokio::sync::Notify;
 
 /// Changes within this time are told together.
@@ -30,12 +30,14 @@ pub struct Filter {
     pub resources: bool,
     /// `notifications/resources/updated` of these, and of what lies inside them; each with the session it is watched for.
     pub uris: BTreeMap<String, String>,
+    /// `notifications/tasks` of these: the backend and what it calls the task.
+    pub tasks: BTreeSet<(Arc<str>, Arc<str>)>,
 }
 
 impl Filter {
     /// All lists, no resource.
     pub fn lists() -> Self {
-        Self { tools: true, prompts: true, resources: true, uris: BTreeMap::new() }
+        Self { tools: true, prompts: true, resources: true, ..Self::default() }
     }
 
     /// Whether `principal` wants to hear of `change`, told to `audience`. Lists are the same in all sessions of a principal.
@@ -48,6 +50,10 @@ impl Filter {
                 .uris
                 .iter()
                 .any(|(watched, session)| covers(watched, uri) && audience.has_session(principal, session)),
+            // Whoever follows a task has shown an id that is good for its principal alone.
+            Change::Task { backend, id, .. } => {
+                !self.tasks.is_empty() && self.tasks.contains(&(Arc::clone(backend), Arc::clone(id)))
+            }
         }
     }
 }
@@ -95,7 +101,10 @@ impl Hub {
     pub fn publish(&self, Announcement { change, audience }: &Announcement) {
         for inbox in lock(&self.listeners).values() {
             if lock(&inbox.filter).wants(change, &inbox.principal, audience) {
-                lock(&inbox.untold).insert(change.clone());
+                let mut untold = lock(&inbox.untold);
+                untold.retain(|older| !older.is_outdone_by(change));
+                untold.insert(change.clone());
+                drop(untold);
                 inbox.news.notify_one();
             }
         }
@@ -141,18 +150,27 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// The notification for a change; on a `subscriptions/listen` it names the listen request.
 pub fn notification(change: &Change, subscription: Option<&Id>) -> Raw {
-    let mut members = Vec::new();
-    let meta =
-        subscription.map(|id| Raw::of(&serde_json::json!({"io.modelcontextprotocol/subscriptionId": id})));
-    members.extend(meta.as_ref().map(|meta| ("_meta", meta)));
-    let (method, uri) = match change {
-        Change::Tools => ("notifications/tools/list_changed", None),
-        Change::Prompts => ("notifications/prompts/list_changed", None),
-        Change::Resources => ("notifications/resources/list_changed", None),
-        Change::Updated { uri } => ("notifications/resources/updated", Some(Raw::of(&**uri))),
+    let (method, params) = match change {
+        Change::Tools => ("notifications/tools/list_changed", Raw::empty_object()),
+        Change::Prompts => ("notifications/prompts/list_changed", Raw::empty_object()),
+        Change::Resources => ("notifications/resources/list_changed", Raw::empty_object()),
+        Change::Updated { uri } => {
+            ("notifications/resources/updated", write::object([("uri", &Raw::of(&**uri))]))
+        }
+        Change::Task { task, .. } => {
+            let task = Raw::from_text(task.to_string()).unwrap_or_else(|_| Raw::empty_object());
+            ("notifications/tasks", task)
+        }
     };
-    members.extend(uri.as_ref().map(|uri| ("uri", uri)));
-    write::notification(method, &write::object(members))
+    write::notification(method, &subscription.map_or_else(|| params.clone(), |id| naming(&params, id)))
+}
+
+/// `params` that name the listen request they belong to.
+fn naming(params: &Raw, subscription: &Id) -> Raw {
+    let own = params.member("_meta").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
+    let named = ("io.modelcontextprotocol/subscriptionId", Raw::of(subscription));
+    let rest = edit::remove(params, |name, _| name == "_meta");
+    write::with_members(&rest, &[("_meta", write::with_members(&own, &[named]))])
 }
 
 #[cfg(test)]
@@ -185,6 +203,33 @@ mod tests {
         assert_eq!(listener.changes().await, [updated("test://x/part")]);
         drop(listener);
         assert!(lock(&hub.listeners).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_a_task_only_the_last_word_is_told_and_only_to_those_who_follow_it() {
+        let hub = Arc::new(Hub::default());
+        let follower = hub.listen(
+            Principal::local(),
+            Filter { tasks: [("a".into(), "1".into())].into(), ..Filter::default() },
+        );
+        let others = hub.listen(Principal::local(), Filter::lists());
+        let task = |backend: &str, id: &str, text: &str| Change::Task {
+            backend: backend.into(),
+            id: id.into(),
+            task: text.into(),
+        };
+        hub.publish(&to_all(task("a", "1", r#"{"status":"working"}"#)));
+        hub.publish(&to_all(task("b", "1", "{}")));
+        hub.publish(&to_all(task("a", "2", "{}")));
+        let last = task("a", "1", r#"{"status":"completed","_meta":{"x":1}}"#);
+        hub.publish(&to_all(last.clone()));
+        hub.publish(&to_all(Change::Tools));
+        assert_eq!(follower.changes().await, std::slice::from_ref(&last));
+        assert_eq!(others.changes().await, [Change::Tools]);
+        let told: serde_json::Value = notification(&last, Some(&Id::from(7))).parse().unwrap();
+        assert_eq!(told["method"], "notifications/tasks");
+        let meta = serde_json::json!({"x": 1, "io.modelcontextprotocol/subscriptionId": 7});
+        assert_eq!(told["params"], serde_json::json!({"status": "completed", "_meta": meta}));
     }
 
     #[test]

@@ -330,7 +330,9 @@ pub async fn within(
             if sleep.deadline() != deadline {
                 sleep.as_mut().reset(deadline);
             }
-            if sleep.as_mut().poll(poller).is_pending() {
+            // A call that always has something to do uses up its turn, which must not stop the clock.
+            let mut sleep = tokio::task::coop::unconstrained(sleep.as_mut());
+            if Pin::new(&mut sleep).poll(poller).is_pending() {
                 return Poll::Pending;
             }
             if Instant::now() >= deadline {
@@ -354,6 +356,23 @@ mod tests {
 
     fn done() -> Reply {
         Raw::empty_object().into()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_is_always_busy_has_a_deadline_too() {
+        let busy: BoxFuture<'_, Outcome> = Box::pin(async {
+            loop {
+                tokio::time::advance(Duration::from_millis(1)).await;
+                while tokio::task::coop::has_budget_remaining() {
+                    tokio::task::coop::consume_budget().await;
+                }
+            }
+        });
+        let limit = Duration::from_secs(1);
+        let (start, outbox) = (Instant::now(), Outbox::default());
+        let error = within(limit, start, &outbox, None, busy).await.unwrap_err();
+        assert_eq!(error.kind, Kind::Timeout);
+        assert!(start.elapsed() < 2 * limit, "{:?}", start.elapsed());
     }
 
     fn progress(value: f64) -> Note {

@@ -30,6 +30,7 @@ pub mod shape;
 pub mod stream;
 pub mod tally;
 mod target;
+mod tasks;
 pub mod trace;
 pub mod view;
 mod watch;

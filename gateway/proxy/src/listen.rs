@@ -1,8 +1,8 @@
 //! `subscriptions/listen`: a modern client's long-lived request for what changes.
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::{collections::BTreeSet, future::Future, pin::Pin, sync::Arc};
 
-use moongate_core::{CallError, Operation};
+use moongate_core::{CallError, Change, Operation, TaskAct};
 use moongate_wire::{Id, Params, Raw, write};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -13,6 +13,7 @@ use crate::{
     gateway::Gateway,
     hub::{self, Filter, Listener},
     tally::Counted,
+    tasks::{Known, must_know_tasks},
 };
 
 /// Messages on their way to the client; when full the listen waits, and changes coalesce meanwhile.
@@ -30,6 +31,8 @@ struct Wanted {
     resources_list_changed: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     resource_subscriptions: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    task_ids: Vec<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
@@ -47,7 +50,7 @@ pub enum Closing {
     ResultAndCancelled,
 }
 
-/// Resources one client may watch at a time; every change is compared with each.
+/// Resources, or tasks, one client may watch at a time; every change is compared with each.
 pub const MAX_SUBSCRIPTIONS: usize = 1024;
 
 /// A running listen.
@@ -58,6 +61,7 @@ pub struct Listening {
     gateway: Arc<Gateway>,
     listener: Listener,
     honoured: Wanted,
+    tasks: Vec<Known>,
     /// A listen counts as a call in progress.
     _counted: Counted,
 }
@@ -66,7 +70,8 @@ impl Gateway {
     /// Starts listening for what `params` asks; what cannot be honoured is left out of the acknowledgement.
     ///
     /// # Errors
-    /// `InvalidParams` when the filter cannot be read.
+    /// `InvalidParams` when the filter cannot be read, `MissingCapability` when it names tasks and the client does not know
+    /// them.
     pub(crate) async fn listen(
         self: &Arc<Self>,
         caller: &Caller,
@@ -84,6 +89,11 @@ impl Gateway {
             let message = format!("at most {MAX_SUBSCRIPTIONS} resources can be watched at a time");
             return Err(CallError::invalid_params(message));
         }
+        if wanted.task_ids.len() > MAX_SUBSCRIPTIONS {
+            let message = format!("at most {MAX_SUBSCRIPTIONS} tasks can be watched at a time");
+            return Err(CallError::invalid_params(message));
+        }
+        let mut tasks = self.tasks_of(caller, &mut wanted).await?;
         // Listen before subscribing: a change right after the subscription must not be missed.
         let session = engine::session_of(caller, &Params::default());
         let watched = |uris: &[String]| uris.iter().map(|uri| (uri.clone(), session.to_string())).collect();
@@ -92,6 +102,7 @@ impl Gateway {
             prompts: wanted.prompts_list_changed,
             resources: wanted.resources_list_changed,
             uris: watched(&wanted.resource_subscriptions),
+            tasks: addresses(&tasks),
         };
         let listener = self.hub.listen(caller.admitted.principal().clone(), filter);
         let mut honoured = Vec::new();
@@ -102,8 +113,20 @@ impl Gateway {
                 Err(error) => tracing::debug!(%uri, %error, "subscription not honoured"),
             }
         }
-        listener.refine(|filter| filter.uris = watched(&honoured));
         wanted.resource_subscriptions = honoured;
+        let mut told = Vec::new();
+        for task in tasks {
+            match Box::pin(self.act_quietly(caller, &task, TaskAct::Watch)).await {
+                Ok(()) => told.push(task),
+                Err(error) => tracing::debug!(%error, "a task is not told of"),
+            }
+        }
+        tasks = told;
+        wanted.task_ids = tasks.iter().map(|task| task.given.as_ref().into()).collect();
+        listener.refine(|filter| {
+            filter.uris = watched(&wanted.resource_subscriptions);
+            filter.tasks = addresses(&tasks);
+        });
         let client = Arc::new(caller.client.detached());
         Ok(Listening {
             id,
@@ -111,9 +134,37 @@ impl Gateway {
             gateway: Arc::clone(self),
             listener,
             honoured: wanted,
+            tasks,
             _counted: counted,
         })
     }
+
+    /// The tasks a client wants to hear of, as far as they are its own.
+    async fn tasks_of(&self, caller: &Caller, wanted: &mut Wanted) -> Result<Vec<Known>, CallError> {
+        let given = std::mem::take(&mut wanted.task_ids);
+        if !given.is_empty() {
+            must_know_tasks(caller)?;
+        }
+        let mut tasks: Vec<Known> = Vec::new();
+        for id in given {
+            match Box::pin(self.find_task(caller, &id)).await {
+                Ok(task) if tasks.iter().any(|other| other.is_same(&task)) => {}
+                Ok(task) => tasks.push(task),
+                Err(error) => tracing::debug!(%error, "a task is not told of"),
+            }
+        }
+        Ok(tasks)
+    }
+
+    async fn act_quietly(&self, caller: &Caller, task: &Known, act: TaskAct) -> Result<(), CallError> {
+        let operation = Operation::Task { id: Arc::clone(&task.id), act };
+        self.quietly(caller, &Params::default(), &task.member, operation, task.inject).await.map(drop)
+    }
+}
+
+/// The tasks as their backends announce them.
+fn addresses(tasks: &[Known]) -> BTreeSet<(Arc<str>, Arc<str>)> {
+    tasks.iter().map(|task| (Arc::clone(&task.member.name), Arc::clone(&task.id))).collect()
 }
 
 impl Listening {
@@ -145,6 +196,12 @@ impl Listening {
                 tracing::debug!(%uri, %error, "unsubscribe failed");
             }
         }
+        for task in &self.tasks {
+            let call = Box::pin(self.gateway.act_quietly(&self.caller, task, TaskAct::Unwatch));
+            if let Err(error) = call.await {
+                tracing::debug!(%error, "a task is still watched");
+            }
+        }
     }
 
     fn meta(&self) -> Raw {
@@ -170,10 +227,20 @@ impl Listening {
     async fn tell(&self, out: &mpsc::Sender<Raw>) {
         loop {
             for change in self.listener.changes().await {
+                let Some(change) = self.told(change) else { continue };
                 if out.send(hub::notification(&change, Some(&self.id))).await.is_err() {
                     return;
                 }
             }
         }
+    }
+
+    /// A change as this client knows it.
+    fn told(&self, change: Change) -> Option<Change> {
+        let Change::Task { backend, id, task } = change else { return Some(change) };
+        let known = self.tasks.iter().find(|known| known.id == id && known.member.name == backend)?;
+        let said = Raw::from_text(task.to_string()).ok()?;
+        let task = known.told(&said, self.caller.client.version).as_str().into();
+        Some(Change::Task { backend, id, task })
     }
 }

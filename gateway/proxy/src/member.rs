@@ -30,10 +30,15 @@ pub struct Member {
     pub is_upstream: bool,
     /// Tells in one word how it is, where that may differ; anybody may be told.
     pub condition: Option<Condition>,
+    /// Tells whether it makes tasks for clients that know them, as far as is known.
+    pub tasks: Option<OffersTasks>,
 }
 
 /// Tells in one word how a member is. Must not block.
 pub type Condition = Arc<dyn Fn() -> &'static str + Send + Sync>;
+
+/// Tells whether a member is known to make tasks for clients that know them. Must not block.
+pub type OffersTasks = Arc<dyn Fn() -> bool + Send + Sync>;
 
 impl Member {
     /// A backend of this process: bare names, and the same for every client.
@@ -48,6 +53,7 @@ impl Member {
             unlisted: None,
             is_upstream: false,
             condition: None,
+            tasks: None,
         }
     }
 
@@ -85,6 +91,17 @@ impl Member {
     #[must_use]
     pub fn with_condition(self, condition: Condition) -> Self {
         Self { condition: Some(condition), ..self }
+    }
+
+    /// The same, which may make tasks.
+    #[must_use]
+    pub fn with_tasks(self, tasks: OffersTasks) -> Self {
+        Self { tasks: Some(tasks), ..self }
+    }
+
+    /// Whether it is known to make tasks for clients that know them.
+    pub fn offers_tasks(&self) -> bool {
+        self.tasks.as_ref().is_some_and(|tasks| tasks())
     }
 
     /// The same, called also by names that it does not list.

@@ -38,6 +38,9 @@ impl Gateway {
                 let all = params.raw().unwrap_or_else(Raw::empty_object);
                 self.call_quietly(caller, params, Operation::Complete { params: all }).await
             }
+            Method::GetTask | Method::UpdateTask | Method::CancelTask => {
+                self.task(caller, method, params).await
+            }
             _ => Err(engine::unsupported(method)),
         }
     }

@@ -127,7 +127,7 @@ impl Parked {
         let ticket = self.open(state, principal)?;
         if ticket.digest != fingerprint.to_string() {
             return Err(refused(
-                "the retry differs from the call that asked: repeat method, name and arguments unchanged",
+                "the retry differs from the call that asked: repeat method, name, arguments and the extension for tasks unchanged",
             ));
         }
         if ticket.instance != *self.instance {

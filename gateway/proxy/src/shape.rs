@@ -6,7 +6,7 @@
 use std::{sync::LazyLock, time::Duration};
 
 use bytes::Bytes;
-use moongate_core::{CallError, Kind, Reply, Scope, call::Freshness};
+use moongate_core::{CallError, Kind, Reply, Scope, TASKS, call::Freshness};
 use moongate_wire::{
     Era, Id, Method, Raw, Refusal, RpcError, Version, code, edit,
     write::{self, NoId},
@@ -26,6 +26,9 @@ static MODERN_META: LazyLock<Raw> = LazyLock::new(|| write::object([(SERVER_INFO
 /// `"complete"`
 static COMPLETE: LazyLock<Raw> = LazyLock::new(|| Raw::of("complete"));
 
+/// `"task"`
+static TASK: LazyLock<Raw> = LazyLock::new(|| Raw::of("task"));
+
 /// What most modern results begin with.
 static USUAL: LazyLock<[(&str, Raw); 2]> =
     LazyLock::new(|| [("resultType", COMPLETE.clone()), ("_meta", MODERN_META.clone())]);
@@ -43,6 +46,10 @@ pub static CAPABILITIES: LazyLock<Raw> = LazyLock::new(|| {
     }))
 });
 
+/// The same where some upstream makes tasks for clients that know them.
+pub static CAPABILITIES_AND_TASKS: LazyLock<Raw> =
+    LazyLock::new(|| write::with_members(&CAPABILITIES, &[("extensions", Raw::of(&json!({TASKS: {}})))]));
+
 /// The message that answers `id` with a result, as `version` wants it.
 pub fn message(id: &Id, method: Method, reply: &Reply, version: Version) -> Raw {
     shaped(method, reply, version, |result, members| write::result_with(id, result, members))
@@ -51,6 +58,11 @@ pub fn message(id: &Id, method: Method, reply: &Reply, version: Version) -> Raw 
 /// The same in pieces, so that a large result is not copied.
 pub fn pieces(id: &Id, method: Method, reply: &Reply, version: Version) -> [Bytes; 3] {
     shaped(method, reply, version, |result, members| write::result_pieces(id, result, members))
+}
+
+/// A result that stands inside another one, as `version` wants it.
+pub fn inner(method: Method, reply: &Reply, version: Version) -> Raw {
+    shaped(method, reply, version, write::with_members)
 }
 
 /// What `write` makes of a result and of what `version` puts before it.
@@ -67,7 +79,8 @@ fn shaped<T>(
     if !reply.may_have_meta && !method.is_cacheable() && of_extension.is_none() {
         return write(&reply.result, &*USUAL);
     }
-    let mut members = vec![("resultType", of_extension.unwrap_or(&*COMPLETE).clone())];
+    let own = if reply.task.is_some() { &*TASK } else { &*COMPLETE };
+    let mut members = vec![("resultType", of_extension.unwrap_or(own).clone())];
     // What another kind of result says of its life is its own.
     if method.is_cacheable() && of_extension.is_none() {
         let Freshness { ttl, public } = reply.freshness.unwrap_or(Freshness::NONE);

@@ -174,7 +174,7 @@ impl Gateway {
 }
 
 /// The tool called `name`, which is not in the caller's view because of `why`, if somebody takes such calls.
-fn unlisted(caller: &Caller, name: &str, why: CallError) -> Result<ToolEntry, CallError> {
+pub(crate) fn unlisted(caller: &Caller, name: &str, why: CallError) -> Result<ToolEntry, CallError> {
     if why.kind != Kind::Unknown {
         return Err(why);
     }

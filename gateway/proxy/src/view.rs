@@ -33,7 +33,7 @@ pub(crate) use build::in_profile;
 const LIST_TTL: Duration = Duration::from_mins(1);
 
 /// How long a view is good that lacks what a member did not offer in time.
-const INCOMPLETE_TTL: Duration = Duration::from_secs(1);
+pub(crate) const INCOMPLETE_TTL: Duration = Duration::from_secs(1);
 
 /// A backend and what it offers this caller.
 #[derive(Clone, Debug)]
@@ -195,6 +195,17 @@ impl View {
             }
             None => CallError::client(Kind::Unknown, format!("Unknown {what}: {name}")),
         }
+    }
+
+    /// Whether nobody is missing in it.
+    pub fn is_complete(&self) -> bool {
+        self.late.is_empty() && self.missing.is_empty()
+    }
+
+    /// Whether this caller may call a tool of `member`.
+    pub fn shows_tools_of(&self, member: &Member) -> bool {
+        let is_of = |found: &Found<Arc<ToolEntry>>| matches!(found, Found::Yes(entry) if entry.member.name == member.name);
+        self.tools.values().any(is_of)
     }
 
     /// The names of the tools this caller may call.

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::{
     engine::Caller,
+    extras::Inject,
     gateway::Gateway,
     job::{Outbox, Outcome, within},
     member::Member,
@@ -69,7 +70,7 @@ impl Gateway {
         let owner =
             self.resource_owner(caller, &view, uri).inspect_err(|error| self.refused(caller, error))?;
         let operation = Operation::Subscribe { uri: Arc::clone(uri) };
-        match self.quietly(caller, params, owner, operation).await {
+        match self.quietly(caller, params, owner, operation, Inject::None).await {
             Ok((_, cx)) => Ok(Watch { member: Arc::clone(owner), uri: Arc::clone(uri), cx }),
             Err(error) => Err(returned::error(error, Some(uri))),
         }

@@ -1,6 +1,6 @@
 //! One root key, and the keys derived from it.
 //!
-//! What the gateway hands to clients and wants back unchanged is sealed (parked calls, list cursors) or signed (issued
+//! What the gateway hands to clients and wants back unchanged is sealed (parked calls, list cursors, task ids) or signed (issued
 //! tokens). Every purpose has a key of its own, derived by HKDF, so a value made for one never passes for another. The
 //! id of the root key is part of every value.
 //!
@@ -38,6 +38,8 @@ pub enum Purpose {
     ParkedState,
     /// A place in a list.
     Cursor,
+    /// A task at an upstream.
+    TaskId,
     /// A token that this gateway issued.
     IssuedToken,
 }
@@ -47,6 +49,7 @@ impl Purpose {
         match self {
             Self::ParkedState => b"parked state",
             Self::Cursor => b"cursor",
+            Self::TaskId => b"task ids",
             Self::IssuedToken => b"issued token",
         }
     }
@@ -54,7 +57,7 @@ impl Purpose {
     /// Whether values made before the last rotation are still good.
     fn outlives_rotation(self) -> bool {
         match self {
-            Self::ParkedState | Self::Cursor => true,
+            Self::ParkedState | Self::Cursor | Self::TaskId => true,
             Self::IssuedToken => false,
         }
     }

@@ -118,6 +118,7 @@ impl<B: Builtin> Backend for BuiltinBackend<B> {
             Operation::Complete { .. } => {
                 CallError::client(Kind::Unsupported, "Nothing here can be completed")
             }
+            Operation::Task { .. } => CallError::client(Kind::Unsupported, "Nothing here runs as a task"),
         };
         Box::pin(ready(Err(refusal)))
     }

@@ -17,6 +17,7 @@ mod hearing;
 mod mailbox;
 mod naming;
 mod refusal;
+mod relay;
 mod roots;
 mod subscriptions;
 mod task;
@@ -28,7 +29,7 @@ pub(crate) use handshake::{Verdict, Ways, connect, contradicts, probe};
 pub(crate) use hearing::{Hearing, News, Open};
 pub(crate) use refusal::Failure;
 pub(crate) use roots::{Book, Roots, listed as listed_roots};
-pub(crate) use task::only_runs_as_task;
+pub(crate) use task::{only_runs_as_task, with_extension};
 
 #[cfg(test)]
 #[expect(clippy::needless_pass_by_value, reason = "tests read better with values as they are written")]

@@ -238,8 +238,16 @@ impl Server {
         }
     }
 
+    /// Whether it is known to make tasks for clients that know them; it may be, before it runs.
+    pub fn offers_tasks(&self) -> bool {
+        let known = self.0.known.get().and_then(|known| lock(known).clone());
+        known.is_some_and(|known| known.tasks) && self.0.settings().share != Share::Gateway
+    }
+
     /// Stops connections that nobody uses and forgets their places, until the server is stopped.
     pub async fn keep_house(&self) {
+        // Who asks what there is does not wait for the disk.
+        self.0.known().await;
         let mut settings = self.0.settings.subscribe();
         loop {
             let patience = settings.borrow_and_update().idle_timeout;

@@ -47,6 +47,7 @@ fn at_a_glance(request: &Request, headers: &Headers<'_>) -> Option<(Version, Met
     let is_named = match method.named_by() {
         None => true,
         Some("uri") => repeats(Field::Uri),
+        Some("taskId") => repeats(Field::TaskId),
         Some(_) => repeats(Field::Name),
     };
     is_named.then_some((version, method))
@@ -113,11 +114,10 @@ fn repeats(name: &str, header: Option<&[u8]>, body: &str) -> Result<(), RpcError
 }
 
 fn names(method: Method, params: &Params, header: Option<&[u8]>) -> Result<(), RpcError> {
-    let body = match method.named_by() {
-        None => return Ok(()),
-        Some("uri") => params.uri(),
-        Some(_) => params.name(),
-    };
+    if method.named_by().is_none() {
+        return Ok(());
+    }
+    let body = params.target(method);
     let header = header.ok_or_else(|| mismatch(format_args!("Mcp-Name is missing")))?;
     let header = header::decode(header).map_err(|error| mismatch(format_args!("Mcp-Name: {error}")))?;
     if body == Some(&*header) {
@@ -199,8 +199,9 @@ mod tests {
         let mut seen = 0;
         for meta in [&format!("{{{VERSION},{CAPABILITIES}}}"), &format!("{{{VERSION}}}"), "{}", escaped] {
             for name in ["add", "a b", " a", "é", r"\u0061dd", "=?base64?YWRk?=", ""] {
-                for method in ["tools/call", "tools/list", "resources/read", "no/such"] {
-                    let request = request(method, &format!(r#""name":"{name}","uri":"{name}","#), meta);
+                for method in ["tools/call", "tools/list", "resources/read", "tasks/get", "no/such"] {
+                    let target = format!(r#""name":"{name}","uri":"{name}","taskId":"{name}","#);
+                    let request = request(method, &target, meta);
                     for version in [CURRENT, "2026-07-28 ", "2025-06-18", "-"] {
                         for header in ["add", "a b", " a", "a", "é", "=?base64?YWRk?=", "", "-"] {
                             let headers = headers(version, method, header);
@@ -216,7 +217,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(seen, 2 * 2 + 7 * 8, "calls and reads of two names that are literal, and every list");
+        assert_eq!(seen, 3 * 2 + 7 * 8, "what is named by two names that are literal, and every list");
     }
 
     #[test]
@@ -303,11 +304,6 @@ mod tests {
                 headers(CURRENT, "logging/setLevel", "-"),
                 Err((404, code::METHOD_NOT_FOUND, "")),
             ),
-            (
-                good("tasks/get", ""),
-                headers(CURRENT, "tasks/get", "-"),
-                Err((404, code::METHOD_NOT_FOUND, "")),
-            ),
             (good("nope", ""), headers(CURRENT, "-", "-"), mismatch("Mcp-Method")),
         ] {
             let answer = check(&request_, &headers);
@@ -320,6 +316,25 @@ mod tests {
                 (answer, expected) => panic!("{request_:?} {headers:?}: {answer:?}, not {expected:?}"),
             }
         }
+    }
+
+    #[test]
+    fn what_is_done_with_a_task_is_named_by_the_task() {
+        let name = |method: &str, header: &str| {
+            check(&good(method, r#""taskId":"t1","#), &headers(CURRENT, method, header))
+        };
+        for (method, known) in [
+            ("tasks/get", Method::GetTask),
+            ("tasks/update", Method::UpdateTask),
+            ("tasks/cancel", Method::CancelTask),
+        ] {
+            assert_eq!(name(method, "t1"), Ok(known));
+            assert_eq!(name(method, "=?base64?dDE=?="), Ok(known));
+            for wrong in ["t2", "-", ""] {
+                assert_eq!(name(method, wrong).unwrap_err().1, code::HEADER_MISMATCH, "{method} {wrong}");
+            }
+        }
+        assert_eq!(name("tasks/result", "t1").unwrap_err().0, 404);
     }
 
     #[test]

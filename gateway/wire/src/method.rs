@@ -35,11 +35,17 @@ pub enum Method {
     SetLevel,
     /// `subscriptions/listen`
     Listen,
+    /// `tasks/get`, of the extension for tasks
+    GetTask,
+    /// `tasks/update`, of the extension for tasks
+    UpdateTask,
+    /// `tasks/cancel`, of the extension for tasks
+    CancelTask,
 }
 
 impl Method {
     /// Every method.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::Initialize,
         Self::Ping,
         Self::Discover,
@@ -55,6 +61,9 @@ impl Method {
         Self::Complete,
         Self::SetLevel,
         Self::Listen,
+        Self::GetTask,
+        Self::UpdateTask,
+        Self::CancelTask,
     ];
 
     /// The method's name on the wire; also the value of the metric label `mcp_method_name`.
@@ -75,6 +84,9 @@ impl Method {
             Self::Complete => "completion/complete",
             Self::SetLevel => "logging/setLevel",
             Self::Listen => "subscriptions/listen",
+            Self::GetTask => "tasks/get",
+            Self::UpdateTask => "tasks/update",
+            Self::CancelTask => "tasks/cancel",
         }
     }
 
@@ -101,6 +113,9 @@ impl Method {
             b"completion/complete" => Self::Complete,
             b"logging/setLevel" => Self::SetLevel,
             b"subscriptions/listen" => Self::Listen,
+            b"tasks/get" => Self::GetTask,
+            b"tasks/update" => Self::UpdateTask,
+            b"tasks/cancel" => Self::CancelTask,
             _ => return None,
         })
     }
@@ -111,7 +126,10 @@ impl Method {
             Self::Initialize | Self::Ping | Self::Subscribe | Self::Unsubscribe | Self::SetLevel => {
                 era == Era::Legacy
             }
-            Self::Discover | Self::Listen => era == Era::Modern,
+            // The 2025-11-25 methods of the same names are others, which are not offered.
+            Self::Discover | Self::Listen | Self::GetTask | Self::UpdateTask | Self::CancelTask => {
+                era == Era::Modern
+            }
             Self::ListTools
             | Self::CallTool
             | Self::ListPrompts
@@ -128,6 +146,7 @@ impl Method {
         match self {
             Self::CallTool | Self::GetPrompt => Some("name"),
             Self::ReadResource => Some("uri"),
+            Self::GetTask | Self::UpdateTask | Self::CancelTask => Some("taskId"),
             _ => None,
         }
     }
@@ -173,7 +192,11 @@ mod tests {
             ("resources/templates/list", true, true),
             ("resources/read", true, true),
             ("completion/complete", true, true),
-            ("tasks/get", false, false),
+            ("tasks/get", false, true),
+            ("tasks/update", false, true),
+            ("tasks/cancel", false, true),
+            ("tasks/result", false, false),
+            ("tasks/list", false, false),
             ("Tools/List", false, false),
             ("", false, false),
         ] {

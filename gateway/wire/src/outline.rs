@@ -83,6 +83,7 @@ pub(crate) enum Field {
     Name,
     Uri,
     Cursor,
+    TaskId,
     Arguments,
     /// An argument whose name begins with [`MARK`].
     Marked,
@@ -138,6 +139,7 @@ fn of_params(name: &[u8]) -> Field {
         _ if name == b"cursor" => Field::Cursor,
         _ if name == b"requestState" => Field::RequestState,
         _ if name == b"inputResponses" => Field::InputResponses,
+        _ if name == b"taskId" => Field::TaskId,
         _ => Field::Other,
     }
 }
@@ -271,6 +273,7 @@ mod tests {
         (Field::Name, "params.name"),
         (Field::Uri, "params.uri"),
         (Field::Cursor, "params.cursor"),
+        (Field::TaskId, "params.taskId"),
         (Field::Arguments, "params.arguments"),
         (Field::Marked, "params.arguments.__x"),
         (Field::InputResponses, "params.inputResponses"),

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 pub use crate::outline::{MARK, OURS, PREFIX};
 use crate::{
-    Raw,
+    Method, Raw,
     outline::{Field, Members, Outline, Place, Span},
     scan::{self, Problem},
     walk,
@@ -29,7 +29,8 @@ pub struct Params {
 type Decoded = [Option<Box<str>>; TEXTS.len()];
 
 /// The members that must be strings.
-const TEXTS: [(Field, &str); 3] = [(Field::Name, "name"), (Field::Uri, "uri"), (Field::Cursor, "cursor")];
+const TEXTS: [(Field, &str); 4] =
+    [(Field::Name, "name"), (Field::Uri, "uri"), (Field::Cursor, "cursor"), (Field::TaskId, "taskId")];
 
 /// A member of `params` that should be a string and is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -110,6 +111,20 @@ impl Params {
     /// A list's cursor.
     pub fn cursor(&self) -> Option<&str> {
         self.text(Field::Cursor)
+    }
+
+    /// Task.
+    pub fn task_id(&self) -> Option<&str> {
+        self.text(Field::TaskId)
+    }
+
+    /// What `method` is about: a tool's or prompt's name, a resource or a task.
+    pub fn target(&self, method: Method) -> Option<&str> {
+        match method.named_by()? {
+            "uri" => self.uri(),
+            "taskId" => self.task_id(),
+            _ => self.name(),
+        }
     }
 
     /// Arguments of a tool or prompt.

@@ -79,6 +79,9 @@ impl Fixture {
                 // The gateway remembers who subscribed; here it only matters that there is something to watch.
                 resources::read(&uri).map(|_| Raw::empty_object().into())
             }
+            Operation::Task { .. } => {
+                Err(CallError::client(moongate_core::Kind::Unsupported, "Nothing here runs as a task"))
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::{
     offer,
     rules::{self, PREFIX},
     script::{Effect, Script, key, notification},
+    tasks,
 };
 
 /// A request that is being answered.
@@ -122,6 +123,7 @@ impl Script {
                 self.act(Effect::Forget);
             }
             "breaches" => self.say(&call, &json!(self.setup.breaches.all()).to_string()),
+            tasks::TOOL if self.setup.tasks => self.start_task(&call),
             name if is_numbered(name) => self.say(&call, name),
             _ => self.fail(&call, -32602, "unknown tool", None),
         }
@@ -158,7 +160,7 @@ impl Script {
         })
     }
 
-    fn capabilities(&self, call: &Call) -> Value {
+    pub(crate) fn capabilities(&self, call: &Call) -> Value {
         if self.setup.version.is_modern() {
             call.params["_meta"][format!("{PREFIX}clientCapabilities")].clone()
         } else {

@@ -74,6 +74,7 @@ impl Headers {
         let named = match message["method"].as_str() {
             Some("tools/call" | "prompts/get") => Some("name"),
             Some("resources/read") => Some("uri"),
+            Some("tasks/get" | "tasks/update" | "tasks/cancel") => Some("taskId"),
             _ => None,
         };
         if let Some(member) = named {

@@ -20,6 +20,7 @@ mod offer;
 mod rules;
 mod script;
 pub mod stdio;
+mod tasks;
 mod tools;
 mod version;
 

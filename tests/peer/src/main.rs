@@ -22,6 +22,9 @@ struct Arguments {
     /// A file to append breaches to.
     #[arg(long)]
     breaches: Option<PathBuf>,
+    /// Offer the extension for tasks, and a tool that only runs as one.
+    #[arg(long)]
+    tasks: bool,
     /// A way to misbehave; may be given several times.
     #[arg(long)]
     misbehave: Vec<Misbehaviour>,
@@ -44,6 +47,7 @@ async fn main() -> Result<()> {
         chaos: Chaos(arguments.misbehave),
         breaches: Breaches::new(arguments.breaches),
         environment: names.collect(),
+        tasks: arguments.tasks,
     };
     if arguments.http {
         setup.transport = Transport::Http;

@@ -1,6 +1,6 @@
 //! What a client may send in each version: requests and notifications by name.
 //!
-//! Tasks are left out of all: a client may use them only where the server declares them, which this one never does.
+//! Tasks are left out of all: a client may use them only where the server declares them, which `tasks` knows.
 
 use crate::Version::{self, July2026, November2024, November2025};
 

@@ -81,15 +81,16 @@ pub(crate) fn foreign(version: Version, method: &str, params: &Value) -> Vec<Str
     let mut names: Vec<String> = Vec::new();
     if version.is_modern() {
         let resumable = ["tools/call", "prompts/get", "resources/read"].contains(&method);
-        names
-            .extend(["inputResponses", "requestState"].map(str::to_owned).into_iter().filter(|_| !resumable));
+        let answers = resumable || method == "tasks/update";
+        names.extend((!answers).then(|| "inputResponses".to_owned()));
+        names.extend((!resumable).then(|| "requestState".to_owned()));
     } else {
         names.extend(["inputResponses", "requestState"].map(str::to_owned));
         let modern = ["protocolVersion", "clientCapabilities", "clientInfo", "logLevel", "subscriptionId"];
         let found = modern.iter().filter(|name| params["_meta"].get(format!("{PREFIX}{name}")).is_some());
         names.extend(found.map(|name| format!("_meta {PREFIX}{name}")));
     }
-    // Tasks are nobody's: this server does not declare them.
+    // Nobody asks for a task by a parameter: this server never declares those.
     names.push("task".to_owned());
     let sent = |name: &String| name.starts_with("_meta ") || params.get(name).is_some();
     let sent = names.into_iter().filter(sent);
@@ -105,6 +106,8 @@ pub(crate) fn parameters(version: Version, method: &str, params: &Value) -> Vec<
         "resources/read" | "resources/subscribe" | "resources/unsubscribe" => params["uri"].is_string(),
         "logging/setLevel" => is_level(&params["level"]),
         "completion/complete" => is_completion(params),
+        "tasks/get" | "tasks/cancel" => params["taskId"].is_string(),
+        "tasks/update" => params["taskId"].is_string() && params["inputResponses"].is_object(),
         "subscriptions/listen" => is_filter(&params["notifications"]),
         "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" => {
             absent_or("cursor", Value::is_string)
@@ -184,7 +187,9 @@ fn is_filter(filter: &Value) -> bool {
     filter.as_object().is_some_and(|filter| {
         filter.iter().all(|(name, value)| match name.as_str() {
             "toolsListChanged" | "promptsListChanged" | "resourcesListChanged" => value.is_boolean(),
-            "resourceSubscriptions" => value.as_array().is_some_and(|uris| uris.iter().all(Value::is_string)),
+            "resourceSubscriptions" | "taskIds" => {
+                value.as_array().is_some_and(|uris| uris.iter().all(Value::is_string))
+            }
             _ => false,
         })
     })

@@ -16,6 +16,7 @@ use crate::{
     call::{Call, Question, Round},
     methods, offer,
     rules::{self, PREFIX},
+    tasks,
 };
 
 mod answer;
@@ -45,6 +46,8 @@ pub struct Setup {
     pub breaches: Breaches,
     /// The names of the environment variables, for `whoami`.
     pub environment: Vec<String>,
+    /// Whether it has tasks; only where the version has the extension.
+    pub tasks: bool,
 }
 
 /// Where a message goes on HTTP; on a pipe both are the same.
@@ -119,6 +122,8 @@ pub struct Script {
     pub(crate) counted: u64,
     pub(crate) cancelled: u64,
     pub(crate) executed: u64,
+    /// What became of the tasks, by their ids.
+    pub(crate) tasks: Vec<(String, tasks::State)>,
     effects: Vec<Effect>,
 }
 
@@ -142,6 +147,7 @@ impl Script {
             counted: 0,
             cancelled: 0,
             executed: 0,
+            tasks: Vec::new(),
             effects: Vec::new(),
         }
     }
@@ -314,7 +320,8 @@ impl Script {
     /// First failure answers, but everything wrong is noted.
     fn modern_request(&mut self, call: Call, headers: &Headers) {
         let version = self.setup.version;
-        let exists = methods::has_request(version, &call.method);
+        let of_tasks = self.setup.tasks && tasks::METHODS.contains(&call.method.as_str());
+        let exists = of_tasks || methods::has_request(version, &call.method);
         let envelope = rules::envelope(&call.params["_meta"]);
         let mut mismatch = Vec::new();
         if self.setup.transport == Transport::Http {

@@ -47,6 +47,7 @@ impl Modern {
         match self.method.as_str() {
             "tools/call" | "prompts/get" => self.params["name"].as_str(),
             "resources/read" => self.params["uri"].as_str(),
+            "tasks/get" | "tasks/update" | "tasks/cancel" => self.params["taskId"].as_str(),
             _ => None,
         }
     }

@@ -232,6 +232,7 @@ async fn an_upstreams_own_limit_holds_for_quiet_calls_too() {
     let gateway = gateway(catalog(vec![member.clone()], Config::default()), Config::default());
     let caller = crate::fake::caller(&gateway, MODERN).await;
     let operation = Operation::Subscribe { uri: "x://listed".into() };
-    let (_, cx) = gateway.quietly(&caller, &Params::default(), &member, operation).await.unwrap();
+    let params = Params::default();
+    let (_, cx) = gateway.quietly(&caller, &params, &member, operation, Inject::None).await.unwrap();
     assert_eq!(cx.deadline, Instant::now() + limit);
 }

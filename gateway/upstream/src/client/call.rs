@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use moongate_core::{Answer, Ask as Asked, CallError, Context, Kind, Raw, Reply, call::Freshness};
+use moongate_core::{Answer, Ask as Asked, CallError, Context, Kind, Raw, Reply, TASKS, call::Freshness};
 use moongate_wire::{Era, Message, RpcError, edit, write};
 use serde::Deserialize;
 use serde_json::json;
@@ -19,7 +19,8 @@ use super::{
     declared::{Declared, missing},
     envelope::{self, Question, Shape},
     refusal::{Failure, URL_ELICITATION_REQUIRED, quoted},
-    task::wants_task,
+    relay::made,
+    task::{declaring, wants_task},
 };
 use crate::transport::{Event, Fault};
 
@@ -124,17 +125,24 @@ impl Connection {
 
     async fn call_modern(&self, upstream: &str, ask: Request<'_>, cx: &Context) -> Result<Reply, Failure> {
         let mut params = ask.params.clone();
+        // The same for a server that insists on a task, which is then followed here.
+        let mut driven = None;
         for round in 0..=MAX_ROUNDS {
-            let result = match self.round(upstream, &ask, &params, cx).await {
-                Err(failure) if round == 0 && wants_task(&failure) => {
-                    return self.modern_task(upstream, &ask, cx).await;
-                }
+            let mut result = self.round(upstream, driven.as_ref().unwrap_or(&ask), &params, cx).await;
+            if driven.is_none() && result.as_ref().is_err_and(wants_task) && may_drive(cx) {
+                let declaring = driven.insert(declaring(&ask));
+                result = self.round(upstream, declaring, &params, cx).await;
+            }
+            let result = match result {
                 Err(failure) if round > 0 => return Err(failure.once_begun()),
                 result => result?,
             };
             let (questions, state) = match envelope::read(result.clone(), self.version()) {
                 Shape::Complete(reply) if round > 0 => return Ok(once(reply)),
                 Shape::Complete(reply) => return Ok(reply),
+                Shape::Task(task) if driven.is_some() => return self.drive(&task, &ask, cx).await,
+                Shape::Task(task) if ask.relays_tasks => return made(self, &task),
+                Shape::Task(_) => return Err(Failure::unknown_result("task")),
                 Shape::Unknown(what) => {
                     return of_extension(&ask, &result).ok_or_else(|| Failure::unknown_result(&what));
                 }
@@ -264,6 +272,12 @@ impl Connection {
         }
         Ok(Answered::All(write::object(answers.iter().map(|(key, answer)| (key.as_str(), answer)))))
     }
+}
+
+/// Whether the gateway runs a task for the client of `cx` where a server insists on one. A modern client that does not
+/// know tasks is told what it lacks, as its protocol has it; one that does is not, although this server was not told.
+fn may_drive(cx: &Context) -> bool {
+    cx.client.version.era() == Era::Legacy || cx.client.has_extension(TASKS)
 }
 
 /// A result of a kind that none of the protocol's own is, where the client declared an extension that may define it.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use futures_util::StreamExt as _;
-use moongate_core::{Level, Raw, Reply};
+use moongate_core::{Level, Raw, Reply, TASKS};
 use moongate_wire::{Era, Message, Version};
 use serde_json::json;
 use tokio::sync::Mutex;
@@ -20,6 +20,7 @@ use super::{
     envelope::{self, Envelope, Paged, Shape},
     hearing::Hearing,
     refusal::Failure,
+    relay::OpenTasks,
     subscriptions::Subscriptions,
 };
 use crate::transport::{Diagnosis, Event, Exchange, Fault, Outgoing, Transport};
@@ -66,6 +67,12 @@ impl Greeting {
         };
         setting.is_none_or(|setting| declared.member(setting).is_some_and(|value| value.as_str() == "true"))
     }
+
+    /// Whether the server makes tasks for clients that know them.
+    pub(crate) fn offers_tasks(&self) -> bool {
+        let settings = || self.capabilities.member("extensions")?.member(TASKS);
+        self.version.era() == Era::Modern && settings().is_some_and(|settings| !settings.is_null())
+    }
 }
 
 /// A connection to a server that has been greeted.
@@ -83,10 +90,13 @@ pub(crate) struct Connection {
     /// Whether a legacy server has a way to say something by itself.
     hears: bool,
     pub(super) subscriptions: Subscriptions,
+    /// Tasks that clients have been given.
+    pub(super) open_tasks: OpenTasks,
 }
 
 /// A request and what goes with it.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a matter of its own")]
 pub(crate) struct Request<'a> {
     pub(crate) method: &'static str,
     /// Without `_meta`.
@@ -106,6 +116,8 @@ pub(crate) struct Request<'a> {
     pub(crate) capabilities: Option<Raw>,
     /// Whether a legacy server runs it as a task only.
     pub(crate) as_task: bool,
+    /// Whether a modern server may answer with a task, which the client then follows itself.
+    pub(crate) relays_tasks: bool,
     /// Whether the server is told of extensions that the gateway does not know, and may answer by them.
     pub(crate) extended: bool,
 }
@@ -124,6 +136,7 @@ impl Request<'_> {
             log_level: None,
             capabilities: None,
             as_task: false,
+            relays_tasks: false,
             extended: false,
         }
     }
@@ -148,6 +161,7 @@ impl Connection {
             level: Mutex::default(),
             hears,
             subscriptions: Subscriptions::default(),
+            open_tasks: OpenTasks::default(),
         }
     }
 
@@ -188,9 +202,9 @@ impl Connection {
         self.hearing.quiet().await;
     }
 
-    /// Whether somebody watches a resource through it, or a call is under way on it.
+    /// Whether somebody watches something through it, or a call or a task is under way on it.
     pub(crate) fn is_busy(&self) -> bool {
-        self.subscriptions.any() || self.hearing.any()
+        self.subscriptions.any() || self.hearing.any() || self.open_tasks.any()
     }
 
     /// Whether a call is under way on it.
@@ -252,21 +266,23 @@ impl Connection {
     /// # Errors
     /// What the server or the way to it said.
     pub(crate) async fn ask(&self, ask: &Request<'_>) -> Result<Reply, Failure> {
+        match envelope::read(self.result_of(ask).await?, self.version()) {
+            Shape::Complete(reply) => Ok(reply),
+            Shape::InputRequired { .. } => Err(Failure::invalid("it asked a question where none is allowed")),
+            Shape::Task(_) => Err(Failure::unknown_result("task")),
+            Shape::Unknown(what) => Err(Failure::unknown_result(&what)),
+        }
+    }
+
+    /// The result of a request that neither reports nor asks, as the server wrote it.
+    pub(super) async fn result_of(&self, ask: &Request<'_>) -> Result<Raw, Failure> {
         let id = self.mint();
         let mut exchange = self.exchange(id, ask, &ask.params);
         loop {
             match exchange.next().await {
                 Some(Event::Message(message)) => self.unexpected(message),
                 Some(Event::HungUp) => {}
-                Some(Event::Answer(answer)) => {
-                    return match envelope::read(answer.outcome?, self.version()) {
-                        Shape::Complete(reply) => Ok(reply),
-                        Shape::InputRequired { .. } => {
-                            Err(Failure::invalid("it asked a question where none is allowed"))
-                        }
-                        Shape::Unknown(what) => Err(Failure::unknown_result(&what)),
-                    };
-                }
+                Some(Event::Answer(answer)) => return Ok(answer.outcome?),
                 Some(Event::Lost(fault)) => return Err(fault.into()),
                 None => return Err(Fault::Lost("the answer never came".into()).into()),
             }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use moongate_core::{Ask, CallError, Client, Raw, abilities::is_url};
+use moongate_core::{Ask, CallError, Client, Raw, TASKS, abilities::is_url};
 use moongate_wire::Era;
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 const UI: &str = "io.modelcontextprotocol/ui";
 
 /// Extensions that the gateway passes on, or not, by rules of their own.
-const KNOWN: [&str; 2] = [UI, "io.modelcontextprotocol/tasks"];
+const KNOWN: [&str; 2] = [UI, TASKS];
 /// Other extensions that one client may have a server told of, and their bytes; who declares more has none passed on.
 const MAX_OTHERS: usize = 32;
 const MAX_OTHER_BYTES: usize = 16 << 10;

@@ -97,6 +97,8 @@ pub(crate) enum Shape {
         /// To be sent back as it is.
         state: Option<Raw>,
     },
+    /// The server has made a task that will have the answer; this describes it, as the server wrote it.
+    Task(Raw),
     /// Nothing we asked for.
     Unknown(String),
 }
@@ -157,9 +159,20 @@ pub(crate) fn read(result: Raw, version: Version) -> Shape {
             });
             Shape::Complete(Reply { freshness, ..plain.into() })
         }
+        Some("task") => Shape::Task(result),
         Some("input_required") => asking(&result),
         Some(other) => Shape::Unknown(other.to_owned()),
     }
+}
+
+/// What a modern server says of a task, without what belongs to the message it came in.
+pub(crate) fn task(said: &Raw) -> Raw {
+    edit::members(said, |name, value| match name {
+        "resultType" => edit::Edit::Drop,
+        "result" => edit::Edit::Replace(plain(value)),
+        "_meta" => rest(value, edit::remove(value, |name, _| !is_passed_on(name))),
+        _ => edit::Edit::Keep,
+    })
 }
 
 fn asking(result: &Raw) -> Shape {
@@ -183,15 +196,21 @@ pub(crate) fn plain(result: &Raw) -> Raw {
 
 /// `result` without its server's name in `_meta`, which the client hears from us.
 fn without_server_info(result: &Raw) -> Raw {
-    edit::members(result, |name, value| {
-        let rest =
-            if name == "_meta" { edit::remove(value, |key, _| key == SERVER_INFO) } else { value.clone() };
-        match rest {
-            rest if rest == *value => edit::Edit::Keep,
-            rest if is_empty(&rest) => edit::Edit::Drop,
-            rest => edit::Edit::Replace(rest),
-        }
+    edit::members(result, |name, value| match name {
+        "_meta" => rest(value, edit::remove(value, |key, _| key == SERVER_INFO)),
+        _ => edit::Edit::Keep,
     })
+}
+
+/// Leaves of an object what is left, and nothing where nothing is.
+fn rest(object: &Raw, left: Raw) -> edit::Edit {
+    if left == *object {
+        edit::Edit::Keep
+    } else if is_empty(&left) {
+        edit::Edit::Drop
+    } else {
+        edit::Edit::Replace(left)
+    }
 }
 
 /// One page of a list.
@@ -276,6 +295,19 @@ mod tests {
     }
 
     #[test]
+    fn a_task_keeps_its_own_time_to_live_and_its_result_is_plain() {
+        let said = json!({
+            "resultType": "complete", "taskId": "1", "status": "completed", "ttlMs": 5,
+            "result": {"resultType": "complete", "content": [], "_meta": {"io.modelcontextprotocol/serverInfo": {}}},
+            "_meta": {"io.modelcontextprotocol/subscriptionId": 7, "com.example/x": 1},
+        });
+        let expected = json!({
+            "taskId": "1", "status": "completed", "ttlMs": 5, "result": {"content": []}, "_meta": {"com.example/x": 1},
+        });
+        assert_eq!(task(&Raw::of(&said)).parse::<Value>().unwrap(), expected);
+    }
+
+    #[test]
     fn questions_are_read_and_what_is_neither_answer_nor_question_is_named() {
         let ask = json!({
             "resultType": "input_required", "requestState": "s",
@@ -288,13 +320,15 @@ mod tests {
         assert_eq!(methods, [("a", "roots/list"), ("b", "elicitation/create")]);
         assert_eq!(state, Some(Raw::of("s")));
         for bad in [
-            json!({"resultType": "task", "taskId": "1"}),
+            json!({"resultType": "incomplete", "taskId": "1"}),
             json!({"resultType": "input_required"}),
             json!({"resultType": "input_required", "inputRequests": {"a": 1}}),
             json!([]),
         ] {
             assert!(matches!(read(Raw::of(&bad), Version::V2026_07_28), Shape::Unknown(_)), "{bad}");
         }
+        let task = json!({"resultType": "task", "taskId": "1"});
+        assert!(matches!(read(Raw::of(&task), Version::V2026_07_28), Shape::Task(_)));
         let legacy = read(Raw::of(&ask), Version::V2025_11_25);
         assert!(matches!(legacy, Shape::Complete(_)), "a legacy server may call a member so");
     }

@@ -36,6 +36,13 @@ pub(crate) enum News {
     Resources,
     /// A resource was updated.
     Updated(Arc<str>),
+    /// A task that is watched has got further.
+    Task {
+        /// Which.
+        id: Arc<str>,
+        /// How far it is, as `tasks/get` would say.
+        task: Raw,
+    },
     /// It asked a question where a question does not say whose call it belongs to.
     AskedUnbound,
     /// It asked for the roots of a client: from now on it is one that keeps to those.
@@ -378,9 +385,9 @@ impl Hearing {
         };
         // It asks from now on, also if it has not noticed yet.
         call.asking.store(true, Ordering::Relaxed);
-        match call.messages.put(Message::Request(request)) {
-            Err(Message::Request(unheard)) => Some(unheard),
-            _ => None,
+        match *call.messages.put(Message::Request(request)).err()? {
+            Message::Request(unheard) => Some(unheard),
+            Message::Notification(_) | Message::Response(_) => None,
         }
     }
 

@@ -75,10 +75,10 @@ impl Drop for Mailbox {
 
 impl Slit {
     /// Puts a message in; gives it back when the box is full or nobody reads it any more.
-    pub(super) fn put(&self, message: Message) -> Result<(), Message> {
+    pub(super) fn put(&self, message: Message) -> Result<(), Box<Message>> {
         let mut shared = lock(&self.0);
         if shared.closed || shared.messages.len() >= ROOM {
-            return Err(message);
+            return Err(Box::new(message));
         }
         shared.messages.push_back(message);
         let reader = shared.reader.take();
@@ -133,10 +133,10 @@ mod tests {
         let mailbox = Mailbox::default();
         let slit = mailbox.slit();
         assert!((0..ROOM).all(|number| slit.put(message(number)).is_ok()));
-        assert_eq!(slit.put(message(ROOM)), Err(message(ROOM)));
+        assert_eq!(slit.put(message(ROOM)), Err(Box::new(message(ROOM))));
         assert_eq!(mailbox.take(), Some(message(0)));
         assert!(slit.put(message(ROOM)).is_ok());
         drop(mailbox);
-        assert_eq!(slit.put(message(1)), Err(message(1)));
+        assert_eq!(slit.put(message(1)), Err(Box::new(message(1))));
     }
 }

@@ -1,5 +1,5 @@
-//! Which resources are watched at a server, and how it is told: one by one to a legacy server, as one standing request
-//! with everything in it to a modern one.
+//! Which resources and tasks are watched at a server, and how it is told: one by one to a legacy server, as one standing
+//! request with everything in it to a modern one.
 //!
 //! A modern filter cannot be changed, so a new request with the new filter is opened and acknowledged before the old one
 //! is dropped: nothing is missed in between. A request that is lost is made again, and lists count as changed then.
@@ -30,6 +30,8 @@ const LISTS: [(&str, &str); 3] =
 pub(super) struct Subscriptions {
     /// How many watch each resource.
     watched: Mutex<Map<Arc<str>, usize>>,
+    /// How many watch each task. They end with the connection that made them, at the latest.
+    tasks: Mutex<Map<Arc<str>, usize>>,
     /// For a modern server: what its listen should hold.
     wanted: watch::Sender<Wanted>,
     /// What the last acknowledgement of a modern server honoured.
@@ -41,6 +43,7 @@ struct Wanted {
     /// Grows with each change, so that whoever waits knows when its own has been answered.
     number: u64,
     uris: BTreeSet<Arc<str>>,
+    tasks: BTreeSet<Arc<str>>,
     ended: bool,
 }
 
@@ -50,6 +53,7 @@ struct Honoured {
     /// `None`: it has not answered yet.
     number: Option<u64>,
     uris: BTreeSet<String>,
+    tasks: BTreeSet<String>,
     /// Words of [`LISTS`].
     lists: BTreeSet<String>,
 }
@@ -63,15 +67,16 @@ impl Honoured {
     fn read(notification: &Notification, number: u64) -> Self {
         let filter = notification.params.raw().and_then(|params| params.member("notifications"));
         let said = filter.as_ref().map(Raw::members).unwrap_or_default();
-        let (mut uris, mut lists) = (BTreeSet::new(), BTreeSet::new());
+        let (mut uris, mut tasks, mut lists) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for (name, value) in said {
             match name.as_str() {
                 "resourceSubscriptions" => uris = value.parse().unwrap_or_default(),
+                "taskIds" => tasks = value.parse().unwrap_or_default(),
                 _ if value.as_str() == "true" => drop(lists.insert(name)),
                 _ => {}
             }
         }
-        Self { number: Some(number), uris, lists }
+        Self { number: Some(number), uris, tasks, lists }
     }
 }
 
@@ -79,20 +84,31 @@ impl Default for Subscriptions {
     fn default() -> Self {
         let (wanted, honoured) =
             (watch::Sender::new(Wanted::default()), watch::Sender::new(Honoured::default()));
-        Self { watched: Mutex::default(), wanted, honoured }
+        Self { watched: Mutex::default(), tasks: Mutex::default(), wanted, honoured }
     }
 }
 
 impl Subscriptions {
     /// Whether anything is watched.
     pub(super) fn any(&self) -> bool {
-        self.watched.try_lock().map_or(true, |watched| !watched.is_empty())
+        let any = |watched: &Mutex<Map<_, _>>| watched.try_lock().map_or(true, |watched| !watched.is_empty());
+        any(&self.watched) || any(&self.tasks)
+    }
+
+    /// Whether somebody watches this task.
+    fn follows(&self, task: &str) -> bool {
+        self.wanted.borrow().tasks.contains(task)
     }
 
     /// Whether a modern server has said that it tells when this list changes.
     pub(super) fn tells(&self, capability: &str) -> bool {
         let word = LISTS.iter().find(|(of, _)| *of == capability).map(|(_, word)| *word);
         word.is_some_and(|word| self.honoured.borrow().lists.contains(word))
+    }
+
+    /// Takes back what was not honoured; nobody waits for an answer to that.
+    fn want_no_more(&self, change: impl FnOnce(&mut Wanted) -> bool) {
+        self.wanted.send_if_modified(change);
     }
 
     /// There is nothing to be heard any more: nothing is honoured, and nobody waits for that.
@@ -120,7 +136,13 @@ impl Connection {
             Era::Legacy => {
                 self.ask(&Request::own("resources/subscribe", Raw::of(&json!({"uri": uri})))).await?;
             }
-            Era::Modern => self.want(|uris| uris.insert(Arc::clone(uri)), Some(uri)).await?,
+            Era::Modern => {
+                let told = self.want(|wanted| wanted.uris.insert(Arc::clone(uri))).await?;
+                if !told.uris.contains(&**uri) {
+                    self.subscriptions.want_no_more(|wanted| wanted.uris.remove(uri));
+                    return Err(moongate_core::CallError::unknown_resource(uri).into());
+                }
+            }
         }
         watched.insert(Arc::clone(uri), 1);
         Ok(())
@@ -144,9 +166,45 @@ impl Connection {
             Era::Legacy => {
                 self.ask(&Request::own("resources/unsubscribe", Raw::of(&json!({"uri": uri})))).await?;
             }
-            Era::Modern => self.want(|uris| uris.remove(uri), None).await?,
+            Era::Modern => drop(self.want(|wanted| wanted.uris.remove(uri)).await?),
         }
         Ok(())
+    }
+
+    /// Watches a task of a modern server.
+    ///
+    /// # Errors
+    /// That the server does not tell of this one, or why it cannot be asked.
+    pub(super) async fn watch_task(&self, id: &Arc<str>) -> Result<(), Failure> {
+        let mut tasks = self.subscriptions.tasks.lock().await;
+        if let Some(count) = tasks.get_mut(id) {
+            *count += 1;
+            return Ok(());
+        }
+        let told = self.want(|wanted| wanted.tasks.insert(Arc::clone(id))).await?;
+        if !told.tasks.contains(&**id) {
+            self.subscriptions.want_no_more(|wanted| wanted.tasks.remove(id));
+            return Err(Failure::invalid("it does not tell of this task"));
+        }
+        tasks.insert(Arc::clone(id), 1);
+        Ok(())
+    }
+
+    /// Ends one watch of a task, and with the last one the server's.
+    ///
+    /// # Errors
+    /// Why the server cannot be told.
+    pub(super) async fn unwatch_task(&self, id: &Arc<str>) -> Result<(), Failure> {
+        let mut tasks = self.subscriptions.tasks.lock().await;
+        match tasks.get_mut(id) {
+            None => return Ok(()),
+            Some(count) if *count > 1 => {
+                *count -= 1;
+                return Ok(());
+            }
+            Some(_) => tasks.remove(id),
+        };
+        self.want(|wanted| wanted.tasks.remove(id)).await.map(drop)
     }
 
     /// The resources that are watched, for the connection that replaces this one.
@@ -168,30 +226,16 @@ impl Connection {
         }
     }
 
-    /// Changes what a modern server is listened to for, and waits until it has taken note.
-    async fn want(
-        &self,
-        change: impl FnOnce(&mut BTreeSet<Arc<str>>) -> bool,
-        expected: Option<&Arc<str>>,
-    ) -> Result<(), Failure> {
+    /// Changes what a modern server is listened to for, and waits until it has taken note. What it will tell now.
+    async fn want(&self, change: impl FnOnce(&mut Wanted) -> bool) -> Result<Honoured, Failure> {
         let mut honoured = self.subscriptions.honoured.subscribe();
         let mut number = 0;
         self.subscriptions.wanted.send_modify(|wanted| {
-            change(&mut wanted.uris);
+            change(wanted);
             wanted.number += 1;
             number = wanted.number;
         });
         let seen = honoured.wait_for(|honoured| honoured.number >= Some(number)).await;
-        let seen = seen.map_err(|_| Failure::from(Fault::Lost("the connection ended".into())))?;
-        match expected {
-            Some(uri) if !seen.uris.contains(&**uri) => {
-                drop(seen);
-                self.subscriptions.wanted.send_modify(|wanted| {
-                    wanted.uris.remove(uri);
-                });
-                Err(moongate_core::CallError::unknown_resource(uri).into())
-            }
-            _ => Ok(()),
-        }
+        seen.map(|seen| seen.clone()).map_err(|_| Failure::from(Fault::Lost("the connection ended".into())))
     }
 }

@@ -1,5 +1,5 @@
 //! Tools that only run as tasks, for clients that know nothing of tasks: the gateway starts the task, answers what it
-//! asks, and waits for its result.
+//! asks, and waits for its result. What clients do that know tasks is left to [`super::relay`].
 //!
 //! A legacy server (2025-11-25) says so in the tool's definition, and `tasks/result` waits for the end. A modern one
 //! refuses the call of a client without the extension, and is asked again and again how far the task is. A call that is
@@ -8,7 +8,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures_util::StreamExt as _;
-use moongate_core::{Context, Raw, Reply};
+use moongate_core::{Context, Raw, Reply, TASKS};
 use moongate_wire::{RpcError, edit, write};
 use serde::Deserialize;
 use serde_json::json;
@@ -20,8 +20,6 @@ use super::{
     refusal::{Failure, quoted},
 };
 
-/// The extension by which a modern client says that it knows tasks.
-const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 /// How often a server is asked that does not say how often it wants to be.
 const USUAL_PAUSE: Duration = Duration::from_secs(1);
 /// Whatever it says, it is asked no more and no less often.
@@ -66,7 +64,7 @@ pub(super) fn wants_task(failure: &Failure) -> bool {
     let required =
         error.data.as_ref().and_then(|data| data.member("requiredCapabilities")?.member("extensions"));
     error.code == moongate_wire::code::MISSING_CAPABILITY
-        && required.is_some_and(|extensions| extensions.member(EXTENSION).is_some())
+        && required.is_some_and(|extensions| extensions.member(TASKS).is_some())
 }
 
 /// Whether a legacy tool's definition says that it only runs as a task.
@@ -102,30 +100,22 @@ impl Connection {
         Ok(Reply { result: without_relation(&reply.result), ..reply })
     }
 
-    /// Runs a tool of a modern server as a task.
+    /// Follows a task that a modern server has made for the call `ask`, made with [`declaring`], to its end.
     ///
     /// # Errors
     /// What the server, the way to it or the client said.
-    pub(super) async fn modern_task(
-        &self,
-        upstream: &str,
-        ask: &Request<'_>,
-        cx: &Context,
-    ) -> Result<Reply, Failure> {
-        let capabilities = with_extension(ask.capabilities.as_ref());
-        let declaring = Request { capabilities: Some(capabilities.clone()), ..ask.clone() };
-        let result = self.round(upstream, &declaring, &declaring.params, cx).await?;
-        let Ok(mut task) = result.parse::<Task>() else {
-            return match envelope::read(result, self.version()) {
-                envelope::Shape::Complete(reply) => Ok(reply),
-                _ => Err(Failure::invalid("it wanted to be called for a task and made none")),
-            };
+    pub(super) async fn drive(&self, made: &Raw, ask: &Request<'_>, cx: &Context) -> Result<Reply, Failure> {
+        let unreadable = |error: serde_json::Error| {
+            let why = quoted(&error.to_string());
+            Failure::Invalid(format!("its task cannot be read: {why}").into())
         };
+        let mut task: Task = made.parse().map_err(unreadable)?;
         let params = Raw::of(&json!({"taskId": task.id}));
         let name: Arc<str> = task.id.as_str().into();
+        let capabilities = declaring(ask).capabilities;
         let of_task = |method, params| Request {
             name: Some(Arc::clone(&name)),
-            capabilities: Some(capabilities.clone()),
+            capabilities: capabilities.clone(),
             ..Request::own(method, params)
         };
         let cancel = of_task("tasks/cancel", params.clone());
@@ -147,10 +137,6 @@ impl Connection {
             }
             tokio::time::sleep(task.pause()).await;
             let reply = self.ask(&of_task("tasks/get", params.clone())).await.map_err(Failure::once_begun)?;
-            let unreadable = |error: serde_json::Error| {
-                let why = quoted(&error.to_string());
-                Failure::Invalid(format!("its task cannot be read: {why}").into())
-            };
             task = reply.result.parse().map_err(unreadable)?;
         }
     }
@@ -191,13 +177,18 @@ fn outcome(task: Task) -> Result<Reply, Failure> {
     }
 }
 
+/// The same request of a client that knows tasks.
+pub(super) fn declaring<'a>(ask: &Request<'a>) -> Request<'a> {
+    Request { capabilities: Some(with_extension(ask.capabilities.as_ref())), ..ask.clone() }
+}
+
 /// A client's capabilities with the extension for tasks among them.
-fn with_extension(capabilities: Option<&Raw>) -> Raw {
+pub(crate) fn with_extension(capabilities: Option<&Raw>) -> Raw {
     let mut all: serde_json::Map<String, serde_json::Value> =
         capabilities.and_then(|declared| declared.parse().ok()).unwrap_or_default();
     let extensions = all.entry("extensions").or_insert_with(|| json!({}));
     if let Some(extensions) = extensions.as_object_mut() {
-        extensions.insert(EXTENSION.to_owned(), json!({}));
+        extensions.insert(TASKS.to_owned(), json!({}));
     }
     Raw::of(&all)
 }

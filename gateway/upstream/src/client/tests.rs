@@ -3,6 +3,7 @@
 mod asking;
 mod calling;
 mod listening;
+mod relaying;
 mod rounds;
 mod tasks;
 

@@ -220,6 +220,8 @@ impl Course {
     /// Reads the stream until there is an event.
     async fn follow(&mut self) -> Result<Event, Fault> {
         loop {
+            // A flood that is always there would let nobody else have a turn, not even the clock.
+            tokio::task::coop::consume_budget().await;
             let Stage::Following(following) = &mut self.stage else {
                 return Err(Fault::Garbled("the server's answer is empty".into()));
             };

@@ -144,6 +144,8 @@ struct Reading {
 impl Reading {
     async fn next(&mut self, link: &Link) -> Result<sse::Event, Fault> {
         loop {
+            // As where an answer is awaited: others want a turn.
+            tokio::task::coop::consume_budget().await;
             let next = self.parser.next();
             let too_long = |sse::TooLong| {
                 let text = format!("the server sent an event longer than {} bytes", link.max_message);

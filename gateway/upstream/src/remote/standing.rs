@@ -117,6 +117,8 @@ impl Standing {
             let Ok(data) = frame.into_data() else { continue };
             self.parser.feed(data);
             loop {
+                // As where an answer is awaited: others want a turn.
+                tokio::task::coop::consume_budget().await;
                 match self.parser.next() {
                     Ok(Some(event)) if event.name == Name::Message => {
                         self.idle = 0;

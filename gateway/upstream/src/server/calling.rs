@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use moongate_core::{Call, CallError, Context, Operation, Raw, Reply, SessionKey};
+use moongate_core::{Call, CallError, Context, Operation, Raw, Reply, SessionKey, TASKS, TaskAct};
 use moongate_wire::{Era, code, write};
 use serde_json::json;
 
 use super::{Inner, Share, offering, seating::Seat, timing::Timing};
 use crate::{
-    client::{Connection, Failure, Request},
+    client::{self, Connection, Failure, Request},
     transport::{Fault, Way},
 };
 
@@ -103,6 +103,12 @@ impl Inner {
         call: &Call,
         cx: &Context,
     ) -> Result<Reply, Failure> {
+        // A modern server hears with each request what its client can do; one that all share hears of nothing.
+        let legacy = connection.version().era() == Era::Legacy;
+        let told = !legacy && self.settings().share != Share::Gateway;
+        let others = self.other_extensions(cx);
+        let extended = told && !others.is_empty();
+        let capabilities = told.then(|| seat.abilities.capabilities_with(others));
         let mut ask = match &call.operation {
             Operation::CallTool { name, arguments } => {
                 let callable = seat.lists.listed(&seat.abilities).callable(name);
@@ -113,7 +119,8 @@ impl Inner {
                     param_headers: tool
                         .map(|tool| offering::param_headers(tool, arguments))
                         .unwrap_or_default(),
-                    as_task: callable.as_ref().is_some_and(|callable| callable.only_as_task),
+                    // Modern servers decide that themselves.
+                    as_task: legacy && callable.as_ref().is_some_and(|callable| callable.only_as_task),
                     ..Request::own("tools/call", named(name, arguments))
                 }
             }
@@ -137,15 +144,21 @@ impl Inner {
                 connection.unsubscribe(uri).await?;
                 return Ok(Raw::empty_object().into());
             }
+            Operation::Task { id, act } => {
+                let capabilities = client::with_extension(capabilities.as_ref());
+                return connection.act_on_task(id, act, capabilities, call.meta.as_ref()).await;
+            }
         };
         ask.meta = call.meta.as_ref();
         ask.progress = call.meta.as_ref().is_some_and(wants_progress);
         ask.log_level = cx.log_level;
-        // A modern server hears with each request what its client can do; one that all share hears of nothing.
-        let told = connection.version().era() == Era::Modern && self.settings().share != Share::Gateway;
-        let others = self.other_extensions(cx);
-        ask.extended = told && !others.is_empty();
-        ask.capabilities = told.then(|| seat.abilities.capabilities_with(others));
+        ask.extended = extended;
+        ask.relays_tasks = told
+            && ask.method == "tools/call"
+            && cx.client.has_extension(TASKS)
+            && connection.greeting().offers_tasks();
+        ask.capabilities =
+            if ask.relays_tasks { Some(client::with_extension(capabilities.as_ref())) } else { capabilities };
         connection.call(&self.name, ask, cx).await
     }
 }
@@ -164,6 +177,11 @@ fn method(operation: &Operation) -> &'static str {
         Operation::Complete { .. } => "completion/complete",
         Operation::Subscribe { .. } => "resources/subscribe",
         Operation::Unsubscribe { .. } => "resources/unsubscribe",
+        Operation::Task { act: TaskAct::Get, .. } => "tasks/get",
+        Operation::Task { act: TaskAct::Update { .. }, .. } => "tasks/update",
+        Operation::Task { act: TaskAct::Cancel, .. } => "tasks/cancel",
+        // As the server is asked: a part of what is listened for.
+        Operation::Task { act: TaskAct::Watch | TaskAct::Unwatch, .. } => "subscriptions/listen",
     }
 }
 
@@ -176,8 +194,9 @@ fn named(name: &Arc<str>, arguments: &Raw) -> Raw {
 /// Whether an operation changes nothing, so that it may be asked twice.
 fn reads(operation: &Operation) -> bool {
     match operation {
-        Operation::CallTool { .. } => false,
-        Operation::GetPrompt { .. }
+        Operation::CallTool { .. } | Operation::Task { act: TaskAct::Update { .. }, .. } => false,
+        Operation::Task { .. }
+        | Operation::GetPrompt { .. }
         | Operation::ReadResource { .. }
         | Operation::Complete { .. }
         | Operation::Subscribe { .. }

@@ -102,6 +102,7 @@ impl Inner {
             }
             known.verdict = verdict.clone();
             known.server = server;
+            known.tasks = connection.greeting().offers_tasks();
             if usual {
                 known.declared = Some(slot.declared.capabilities());
             }

@@ -56,6 +56,10 @@ impl Inner {
                 self.readings.updated(&uri);
                 self.changes.send_to(slot.audience(), Change::Updated { uri });
             }
+            News::Task { id, task } => {
+                let backend = Arc::clone(&self.name);
+                self.changes.send(Change::Task { backend, id, task: task.as_str().into() });
+            }
             News::AskedUnbound => {
                 let this = Arc::clone(self);
                 self.tasks.spawn(async move { this.learn(|known| known.asks = true).await });

@@ -54,6 +54,9 @@ pub(crate) struct Known {
     /// What it was last told that a client of the local user can do, where it is told once.
     #[serde(default)]
     pub(crate) declared: Option<Raw>,
+    /// It makes tasks for clients that know them.
+    #[serde(default)]
+    pub(crate) tasks: bool,
 }
 
 impl Remembered {

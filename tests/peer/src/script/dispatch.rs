@@ -8,7 +8,7 @@ use crate::{
     call::Call,
     offer,
     rules::{self, PREFIX},
-    tools,
+    tasks, tools,
 };
 
 impl Script {
@@ -24,7 +24,8 @@ impl Script {
         match call.method.as_str() {
             "tools/call" => self.call(call),
             "tools/list" => {
-                let tools = tools::list(version, &self.setup.chaos, self.added);
+                let mut tools = tools::list(version, &self.setup.chaos, self.added);
+                tools.extend(self.setup.tasks.then(tasks::definition));
                 self.page(&call, "tools", &tools);
             }
             "prompts/list" => self.page(&call, "prompts", &offer::prompts()),
@@ -37,14 +38,19 @@ impl Script {
             "resources/read" => self.read(&call),
             "completion/complete" => self.respond(&call, offer::complete(&call.params)),
             "server/discover" => {
+                let mut capabilities = offer::capabilities(version);
+                if self.setup.tasks {
+                    capabilities["extensions"] = tasks::extension();
+                }
                 let result = json!({
                     "supportedVersions": [version.name()],
-                    "capabilities": offer::capabilities(version),
+                    "capabilities": capabilities,
                     "instructions": offer::INSTRUCTIONS,
                 });
                 self.respond(&call, result);
             }
             "subscriptions/listen" => self.listen(&call),
+            "tasks/get" | "tasks/update" | "tasks/cancel" => self.act_on_task(&call),
             "resources/subscribe" => self.subscribe(&call),
             "resources/unsubscribe" => {
                 if !self.subscribed.remove(call.uri()) {
@@ -92,6 +98,7 @@ impl Script {
     }
 
     fn listen(&mut self, call: &Call) {
+        self.judge_watched_tasks(call);
         let mut filter = call.params["notifications"].clone();
         if let Some(uris) = filter["resourceSubscriptions"].as_array_mut() {
             uris.retain(|uri| uri == offer::TEXT);
@@ -123,7 +130,12 @@ impl Script {
         })
     }
 
-    fn announce(&mut self, method: &str, params: &Value, wanted: impl Fn(&Value) -> bool) -> usize {
+    pub(crate) fn announce(
+        &mut self,
+        method: &str,
+        params: &Value,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> usize {
         if !self.setup.version.is_modern() {
             self.effects.push(Effect::Send(Stream::Session, notification(method, params)));
             return 1;

@@ -15,6 +15,7 @@ struct Talk {
 impl Talk {
     fn with(version: Version, transport: Transport, chaos: &[&str]) -> Self {
         let setup = Setup {
+            tasks: false,
             version,
             transport,
             chaos: Chaos(chaos.iter().map(|one| one.parse().unwrap()).collect()),
@@ -522,7 +523,7 @@ fn other_parameters_are_judged_too() {
     talk.noted("listChanged was not declared");
     let mut talk = Talk::ready(Version::July2026);
     talk.ask(1, "subscriptions/listen", json!({"notifications": {"taskIds": []}}));
-    talk.noted("subscriptions/listen with");
+    talk.noted("taskIds of a client that did not declare tasks");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use super::{Honoured, LISTS, Wanted};
 use crate::{
-    client::{Connection, News, Request},
+    client::{Connection, News, Request, envelope, task::with_extension},
     transport::{Answer, Event, Exchange},
 };
 
@@ -41,17 +41,29 @@ impl Connection {
         if !wanted.uris.is_empty() {
             filter.insert("resourceSubscriptions".to_owned(), json!(wanted.uris));
         }
+        if !wanted.tasks.is_empty() {
+            filter.insert("taskIds".to_owned(), json!(wanted.tasks));
+        }
         if filter.is_empty() {
             return None;
         }
-        let ask = Request::own("subscriptions/listen", Raw::of(&json!({"notifications": filter})));
+        let mut ask = Request::own("subscriptions/listen", Raw::of(&json!({"notifications": filter})));
+        // Who asks for tasks must say that it knows them.
+        ask.capabilities =
+            (!wanted.tasks.is_empty()).then(|| with_extension(Some(&self.abilities.capabilities())));
         Some(self.exchange(self.mint(), &ask, &ask.params))
     }
 
     /// Passes on what is said on a listen.
     fn heard_on_listen(&self, message: Message) {
-        if let Message::Notification(notification) = message {
-            self.hearing.hear_unrelated(Message::Notification(notification));
+        let Message::Notification(notification) = message else { return };
+        if &*notification.method != "notifications/tasks" {
+            return self.hearing.hear_unrelated(Message::Notification(notification));
+        }
+        // Whatever else a server tells of, nobody waits for it.
+        let id = notification.params.task_id().filter(|id| self.subscriptions.follows(id));
+        if let (Some(id), Some(said)) = (id, notification.params.raw()) {
+            self.hearing.tell(News::Task { id: id.into(), task: envelope::task(&said) });
         }
     }
 

@@ -105,7 +105,7 @@ async fn a_legacy_task_is_cancelled_with_its_call() {
 #[tokio::test(start_paused = true)]
 async fn a_modern_task_is_asked_after_and_told_what_it_wants_to_know_once() {
     let (line, caller) = (Line::to(modern(Way::Http, json!({}))).await, Caller::willing());
-    let (call, second) = declared(&line, &modern_client(&caller)).await;
+    let (call, second) = declared(&line, &legacy_client(&caller)).await;
     second.answer(made("working", json!({})));
     let get = line.fake.held("tasks/get").await;
     assert_eq!((&get.got.params["taskId"], get.got.outgoing.name.as_deref()), (&json!("7"), Some("7")));
@@ -134,7 +134,7 @@ async fn a_modern_task_that_ends_badly_says_so() {
         (task("cancelled", json!({})), Kind::Unavailable, "cancelled"),
     ] {
         let (line, caller) = (Line::to(modern(Way::Http, json!({}))).await, Caller::willing());
-        let (call, second) = declared(&line, &modern_client(&caller)).await;
+        let (call, second) = declared(&line, &legacy_client(&caller)).await;
         second.answer(made("working", json!({})));
         line.fake.held("tasks/get").await.answer(end);
         let error = call.error().await;
@@ -146,7 +146,7 @@ async fn a_modern_task_that_ends_badly_says_so() {
 #[tokio::test(start_paused = true)]
 async fn a_modern_task_is_cancelled_with_its_call() {
     let (line, caller) = (Line::to(modern(Way::Http, json!({}))).await, Caller::willing());
-    let (call, second) = declared(&line, &modern_client(&caller)).await;
+    let (call, second) = declared(&line, &legacy_client(&caller)).await;
     second.answer(made("working", json!({})));
     let _get = line.fake.held("tasks/get").await;
     call.cancel();
@@ -167,7 +167,7 @@ async fn a_task_that_cannot_be_reached_any_more_is_lost_and_not_started_again() 
         let asks = made("input_required", json!({"inputRequests": {"r": {"method": "roots/list"}}}));
         for (state, next) in [(made("working", json!({})), "tasks/get"), (asks, "tasks/update")] {
             let line = Line::to(modern(Way::Http, json!({}))).await;
-            let (call, second) = declared(&line, &modern_client(&caller)).await;
+            let (call, second) = declared(&line, &legacy_client(&caller)).await;
             second.answer(state);
             line.fake.held(next).await.react(React::Lost(fault.clone()));
             assert!(matches!(call.outcome().await, Err(Failure::Fault(Fault::Lost(_)))), "{next} {fault:?}");

@@ -1,6 +1,6 @@
 //! What a call becomes, and when it is made once more.
 
-use moongate_core::Kind;
+use moongate_core::{Kind, TASKS};
 
 use super::*;
 
@@ -281,6 +281,46 @@ async fn a_tool_whose_headers_have_changed_is_listed_again() {
     assert_eq!(setup.fake.count("tools/call"), 5);
 }
 
+/// A modern server that makes tasks, or not.
+fn tasking(makes: bool) -> Arc<Fake> {
+    modern_but(Way::Http, move |got| {
+        let extensions = if makes { json!({TASKS: {}}) } else { json!({}) };
+        let greeting = || discovered(json!({"tools": {}, "extensions": extensions}));
+        (got.method == "server/discover").then(greeting)
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_makes_tasks_hears_of_them_from_clients_that_know_them() {
+    let knowing = client(Version::V2026_07_28, json!({"extensions": {TASKS: {}}}), "s");
+    let plain = client(Version::V2026_07_28, json!({}), "s");
+    for (makes, share, cx, hears) in [
+        (true, Share::Principal, &knowing, true),
+        (true, Share::Principal, &plain, false),
+        (true, Share::Gateway, &knowing, false),
+        (false, Share::Principal, &knowing, false),
+    ] {
+        let setup = Setup::with(tasking(makes), |settings| settings.share = share);
+        assert!(!setup.server.offers_tasks(), "nothing is known yet");
+        setup.call(cx).await.unwrap();
+        let got = setup.fake.requests().into_iter().find(|got| got.method == "tools/call").unwrap();
+        let told = &got.params["_meta"]["io.modelcontextprotocol/clientCapabilities"]["extensions"][TASKS];
+        assert_eq!(told.is_object(), hears, "{makes} {share:?}");
+        assert_eq!(setup.server.offers_tasks(), makes && share != Share::Gateway);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_a_server_makes_tasks_is_remembered() {
+    let first = Setup::new(tasking(true));
+    first.call(&bare()).await.unwrap();
+    let next = Setup::on(first.shelf, tasking(true), |_| {});
+    let (server, tasks) = (Arc::clone(&next.server), Group::new());
+    tasks.spawn(async move { server.keep_house().await });
+    settle().await;
+    assert!(next.server.offers_tasks());
+    assert_eq!(next.fake.dials(), 0, "nothing was started for it");
+}
 #[tokio::test(start_paused = true)]
 async fn what_is_wrong_with_a_server_is_shown_wherever_it_turned_up() {
     let last_error = |setup: &Setup| setup.server.status().last_error;
