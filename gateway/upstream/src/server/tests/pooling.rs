@@ -278,3 +278,29 @@ async fn a_server_that_is_stopped_waits_for_leased_calls_and_tells_those_in_the_
     tokio::join!(setup.server.stop(Duration::from_mins(5)), during);
     assert!(setup.fake.is_closed(0));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_route_keeps_is_read_once_whichever_process_is_leased() {
+    let shelf = known_to_ask(|_| {}).await.shelf;
+    let slow = legacy_but(Way::Pipe, |got| (got.method == "resources/read").then_some(React::Hold));
+    let setup = Setup::on(shelf, slow, |_| {});
+    let kept = || Call { keep: Some(Duration::from_mins(1)), ..Call::new(read()) };
+    let cx = nameless(&Caller::willing());
+    let first = setup.begin_call(kept(), &cx);
+    let held = setup.fake.held("resources/read").await;
+    let mut given_up = setup.server.call(kept(), &cx);
+    tokio::select! {
+        _ = &mut given_up => panic!("nobody answered"),
+        () = settle() => {}
+    }
+    drop(given_up);
+    settle().await;
+    assert!(setup.fake.dials() == 2 && !setup.fake.is_closed(1), "that process was asked nothing");
+    let second = setup.begin_call(kept(), &cx);
+    settle().await;
+    held.answer(json!({"contents": []}));
+    for reading in [first, second] {
+        soon(reading).await.unwrap().unwrap();
+    }
+    assert_eq!((setup.fake.count("resources/read"), setup.fake.dials()), (1, 2));
+}
