@@ -3,7 +3,7 @@
 //! The keys that every `mcpServers` of an IDE has are spelled as there, so that entries can be pasted. What only a process
 //! or only a remote server has is in the file of that name; whether an entry mixes them up is left to `check`.
 
-use std::{path::PathBuf, time::Duration};
+use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use self::{
     process::{Argument, Command, Process, RawProcessLimits, Share, Start, VariableName, VariableValue},
@@ -50,8 +50,10 @@ section! {
         inherit_env: Vec<At<VariableName>>,
         /// A process: its working directory. Absent: that of the gateway.
         cwd: PathBuf,
-        /// A process: when it is started: `lazy` on first use; `eager` with the gateway, for the local user.
-        /// Whoever cannot share that process, or calls after it was stopped because nobody used it, starts one with the call.
+        /// A process: when it is started: `lazy` on first use; `eager` with the gateway, for the local user (for everyone
+        /// with `share: gateway`). A modern server's process serves every client of that user. A legacy server is told once
+        /// what its client can do: its process is started for clients like the one that used it last, at first for one
+        /// that can do nothing. Other callers, and those of servers that keep sessions or roots apart, start one with the call.
         #[schemars(extend("default" = "lazy"))]
         start: Start,
         /// A process: who shares one: everyone, the clients of one principal, or nobody beyond a session.
@@ -60,6 +62,10 @@ section! {
         /// A process: how long it is kept when nobody uses it.
         #[schemars(extend("default" = "10m"))]
         idle_timeout: OrOff<Period>,
+        /// A process that asks questions: how many run side by side for the calls of one principal that belong to no session,
+        /// one call each. Further calls wait.
+        #[schemars(extend("default" = 4, "maximum" = 64))]
+        max_processes: NonZeroUsize,
         /// A process: how much of the machine it may take, with all that it starts.
         limits: RawProcessLimits,
         /// A remote server: its address, `https://…`.
@@ -107,7 +113,6 @@ section! {
         #[schemars(extend("default" = true))]
         instructions: bool,
     }
-    later: ["max_processes"]
 }
 
 /// What an IDE calls the way an upstream is reached.

@@ -237,17 +237,17 @@ impl fmt::Debug for Upstreams {
 }
 
 fn settings(upstream: &config::Upstream) -> Settings {
-    let (share, idle_timeout) = match &upstream.reach {
+    let (share, idle_timeout, max_processes) = match &upstream.reach {
         Reach::Process(process) => {
             let share = match process.share {
                 config::Share::Gateway => Share::Gateway,
                 config::Share::Principal => Share::Principal,
                 config::Share::Session => Share::Session,
             };
-            (share, process.idle_timeout)
+            (share, process.idle_timeout, process.max_processes)
         }
         // An HTTP session costs the server something too.
-        Reach::Remote(_) => (Share::Principal, Some(REMOTE_IDLE)),
+        Reach::Remote(_) => (Share::Principal, Some(REMOTE_IDLE), std::num::NonZeroUsize::MIN),
     };
     Settings {
         name: upstream.name.as_str().into(),
@@ -260,6 +260,7 @@ fn settings(upstream: &config::Upstream) -> Settings {
         scope: Scope::new(&upstream.scope),
         roots: upstream.roots.clone(),
         idle_timeout,
+        max_processes,
         list_timeout: upstream.list_timeout,
         instructions: upstream.instructions,
         extensions: upstream.forward_unlisted,

@@ -13,6 +13,9 @@ pub trait Backend: Send + Sync {
     /// Answers one call. Dropping the future cancels it.
     fn call<'a>(&'a self, call: Call, cx: &'a Context) -> BoxFuture<'a, Result<Reply, CallError>>;
 
+    /// The client of a legacy session says that its roots have changed: what it said about them does not hold any more.
+    fn roots_changed(&self, session: &SessionKey);
+
     /// The transport session is over: free what was kept for it in memory. Stored rows stay.
     fn session_ended(&self, session: &SessionKey);
 }

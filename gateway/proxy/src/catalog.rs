@@ -235,6 +235,13 @@ impl Catalog {
         }
     }
 
+    /// Tells every backend that a session's client has other roots now.
+    pub fn roots_changed(&self, session: &SessionKey) {
+        for member in &self.members {
+            member.backend.roots_changed(session);
+        }
+    }
+
     /// Tells every backend that a session is over.
     pub fn session_ended(&self, session: &SessionKey) {
         for member in &self.members {

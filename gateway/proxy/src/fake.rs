@@ -99,6 +99,8 @@ impl Backend for Fake {
         Box::pin(async move { answer })
     }
 
+    fn roots_changed(&self, _session: &SessionKey) {}
+
     fn session_ended(&self, _session: &SessionKey) {}
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use moongate_core::{CallError, Client, Kind, Operation};
+use moongate_core::{CallError, Client, Kind, Operation, Principal, SessionKey};
 use moongate_storage::{Entry, SessionRecord};
 use moongate_wire::{
     Id, Message, Method, Notification, Params, Raw, Request, Response, RpcError, Version, code,
@@ -52,12 +52,20 @@ impl Hello {
     }
 }
 
-/// Takes what wants no answer itself: notifications, and answers to our questions.
-pub(crate) fn take(live: &Live, message: &Message) {
-    match message {
-        Message::Notification(notification) => cancelled(live, notification),
-        Message::Response(Response { id: Some(id), outcome }) => live.answer(id, outcome.clone()),
-        Message::Response(_) | Message::Request(_) => {}
+impl Gateway {
+    /// Takes what wants no answer itself from a session of `principal`: notifications, and answers to our questions.
+    pub(crate) fn take(&self, principal: &Principal, live: &Live, message: &Message) {
+        match message {
+            Message::Notification(notification)
+                if &*notification.method == "notifications/roots/list_changed" =>
+            {
+                let (principal, session) = (principal.clone(), Arc::clone(&live.id));
+                self.snapshot().catalog.roots_changed(&SessionKey { principal, session });
+            }
+            Message::Notification(notification) => cancelled(live, notification),
+            Message::Response(Response { id: Some(id), outcome }) => live.answer(id, outcome.clone()),
+            Message::Response(_) | Message::Request(_) => {}
+        }
     }
 }
 
@@ -240,7 +248,7 @@ impl Gateway {
             Err(malformed) => Some(write::error(malformed.id.as_ref(), NoId::Null, &malformed.error)),
             Ok(Message::Request(request)) => Some(self.answer_batched(caller, place, request).await),
             Ok(other) => {
-                take(place.live(), &other);
+                self.take(caller.admitted.principal(), place.live(), &other);
                 None
             }
         }

@@ -123,6 +123,9 @@ impl<B: Builtin> Backend for BuiltinBackend<B> {
         Box::pin(ready(Err(refusal)))
     }
 
+    // Its tools ask for roots when they need them, and keep none.
+    fn roots_changed(&self, _session: &SessionKey) {}
+
     fn session_ended(&self, session: &SessionKey) {
         self.builtin.session_ended(session);
     }

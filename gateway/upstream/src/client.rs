@@ -18,15 +18,17 @@ mod mailbox;
 mod naming;
 mod refusal;
 mod relay;
+mod roots;
 mod subscriptions;
 mod task;
 
 pub(crate) use connection::{Connection, Request};
 pub(crate) use declared::{Declared, other_extensions};
 pub use handshake::EraChoice;
-pub(crate) use handshake::{Verdict, Ways, connect, contradicts};
-pub(crate) use hearing::{Hearing, News, roots};
+pub(crate) use handshake::{Verdict, Ways, connect, contradicts, probe};
+pub(crate) use hearing::{Hearing, News, Open};
 pub(crate) use refusal::{Failure, quoted};
+pub(crate) use roots::{Book, Roots, listed as listed_roots};
 pub(crate) use task::{only_runs_as_task, with_extension};
 
 #[cfg(test)]

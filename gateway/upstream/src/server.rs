@@ -10,7 +10,8 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    num::NonZeroUsize,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -25,12 +26,14 @@ use tokio::sync::watch;
 
 use self::{
     key::Key,
+    pool::Pools,
+    probing::Probing,
     readings::Readings,
     remembered::{Known, Remembered},
     slot::{Slot, Slots},
 };
 use crate::{
-    client::{self, Declared},
+    client::{self, Book, Connection, Declared},
     transport::Dial,
 };
 
@@ -40,8 +43,11 @@ mod key;
 mod listing;
 mod offering;
 mod offers;
+mod pool;
+mod probing;
 mod readings;
 mod remembered;
+mod seating;
 mod slot;
 mod status;
 mod timing;
@@ -54,8 +60,6 @@ pub use crate::client::EraChoice;
 
 /// How long a server may take from its start to the end of the handshake.
 const START_LIMIT: Duration = Duration::from_mins(1);
-/// How long a found era is believed without asking again.
-const VERDICT_LIFE: Duration = Duration::from_hours(24);
 /// How often it is looked for connections that nobody uses, at most.
 const SHORTEST_BEAT: Duration = Duration::from_millis(100);
 /// How often it is looked for them at least.
@@ -82,6 +86,8 @@ pub struct Settings {
     pub roots: Option<Vec<String>>,
     /// How long an unused connection is kept; `None`: for ever.
     pub idle_timeout: Option<Duration>,
+    /// How many processes serve the calls of one principal without a session, where the server asks questions.
+    pub max_processes: NonZeroUsize,
     /// How long a list waits for it.
     pub list_timeout: Duration,
     /// Whether its instructions are told.
@@ -150,8 +156,17 @@ struct Inner {
     /// What is known of the server; read from disk with the first use.
     known: tokio::sync::OnceCell<Mutex<Option<Known>>>,
     slots: Slots,
+    pools: Pools,
+    /// Connections that are not used any more, but for calls that were under way on them.
+    leaving: Mutex<Vec<Weak<Connection>>>,
     readings: Readings,
+    /// The configured answer to `roots/list`.
     roots: Option<Raw>,
+    /// What clients have said about theirs.
+    book: Arc<Book>,
+    probing: Probing,
+    /// It was found to be modern after connections had been made by its legacy ways.
+    became_modern: AtomicBool,
     /// No connection is made any more.
     stopping: Signal,
 }
@@ -163,7 +178,12 @@ impl Server {
         let name = Arc::clone(&settings.name);
         let remembered = Remembered::new(store.0, clock.clone(), Arc::clone(&name), fingerprint);
         Self(Arc::new(Inner {
-            roots: settings.roots.as_deref().map(client::roots),
+            roots: settings.roots.as_deref().map(client::listed_roots),
+            pools: Pools::default(),
+            leaving: Mutex::default(),
+            book: Arc::default(),
+            probing: Probing::default(),
+            became_modern: AtomicBool::new(false),
             name,
             settings: watch::Sender::new(Arc::new(settings)),
             reach,
@@ -179,19 +199,25 @@ impl Server {
         }))
     }
 
-    /// Starts it before anybody calls, so that the first call finds it running.
+    /// Starts it before anybody calls, so that the first call finds it running: for the local user's clients, of a legacy
+    /// server for those that can do the same as the one that used it last.
     pub async fn warm(&self) {
-        let cx = nobody();
+        let cx = self.0.usual_client().await;
+        let abilities = self.0.abilities(&cx);
+        if self.0.keeps_apart(&abilities).await {
+            return;
+        }
+        let slot = self.0.slot(&cx, &abilities).await;
         // Why it failed is logged where it did.
-        let _started = self.0.connection(&self.0.slot(&cx).await).await.is_ok();
+        let _started = self.0.connection(&slot).await.is_ok();
     }
 
     /// Starts it and lists what it offers, so that [`Server::status`] tells how it is now.
     pub async fn examine(&self) {
-        self.warm().await;
-        let cx = nobody();
-        let slot = self.0.slot(&cx).await;
-        let listed = slot.listed(&self.0.abilities(&cx));
+        let cx = self.0.usual_client().await;
+        let abilities = self.0.abilities(&cx);
+        let slot = self.0.slot(&cx, &abilities).await;
+        let listed = slot.listed(&abilities);
         self.0.refresh(&slot, &listed, &[]);
         listed.fetched().await;
     }
@@ -207,6 +233,7 @@ impl Server {
             differs
         });
         if changed {
+            self.0.pools.resize(self.0.settings().max_processes);
             self.0.all_slots().iter().for_each(|slot| self.0.offer_anew(slot));
         }
     }
@@ -233,6 +260,8 @@ impl Server {
                 () = self.0.stopping.given() => return,
             }
             self.0.forget_unused_slots();
+            self.0.book.clear_old();
+            self.0.probe_if_due(false).await;
             let Some(patience) = patience else { continue };
             for connection in self.0.all_slots().iter().filter_map(|slot| slot.take_idle(patience)) {
                 tracing::info!(upstream = &*self.0.name, "stopped, because nobody used it");
@@ -246,7 +275,8 @@ impl Server {
     pub async fn stop(&self, patience: Duration) {
         self.0.stopping.give();
         let slots = self.0.all_slots();
-        let connections: Vec<_> = slots.iter().filter_map(|slot| slot.end()).collect();
+        let mut connections: Vec<_> = slots.iter().filter_map(|slot| slot.end()).collect();
+        connections.extend(lock(&self.0.leaving).iter().filter_map(Weak::upgrade));
         let end = tokio::time::Instant::now() + patience;
         let closing = connections.iter().map(|connection| async move {
             // It is late either way when the time is up.
@@ -269,9 +299,9 @@ impl Server {
     }
 }
 
-/// The circumstances of what is done for no client: the user's own, without anybody who could be asked.
-fn nobody() -> Context {
-    let client = Arc::new(Client::bare(Version::LATEST_LEGACY));
+/// The circumstances of what is done for no call: the user's own, by a client that can do this and cannot be asked.
+fn nobody(client: Client) -> Context {
+    let client = Arc::new(client);
     let session: Arc<str> = "default".into();
     Context {
         principal: Principal::local(),
@@ -294,7 +324,16 @@ impl Backend for Server {
         Box::pin(self.0.call(call, cx))
     }
 
+    fn roots_changed(&self, session: &SessionKey) {
+        self.0.book.forget(session);
+        // It need not come back to where it was told the old ones.
+        for slot in self.0.all_slots().iter().filter(|slot| slot.key.roots.is_some()) {
+            slot.forget(session);
+        }
+    }
+
     fn session_ended(&self, session: &SessionKey) {
+        self.0.book.forget(session);
         for slot in self.0.all_slots() {
             slot.forget(session);
             if slot.key.is_of(session) {
@@ -308,27 +347,11 @@ impl Backend for Server {
 }
 
 impl Inner {
-    /// The slot of a call.
-    async fn slot(&self, cx: &Context) -> Arc<Slot> {
-        let known = self.known().await;
-        let (modern, asks) =
-            lock(known).as_ref().map_or((false, false), |known| (known.verdict.modern, known.asks));
-        let share = match self.settings().share {
-            // On a pipe a question does not say whose call it belongs to.
-            Share::Principal if asks => Share::Session,
-            share => share,
-        };
-        let modern = self.configured_verdict().map_or(modern, |configured| configured.modern);
-        // A modern server is told with each request.
-        let told_once = if modern { Declared::default() } else { self.abilities(cx) };
-        let key = Key::of(cx, share, &told_once);
-        let mut slots = lock(&self.slots);
-        if let Some(slot) = slots.get(&key) {
-            return Arc::clone(slot);
-        }
-        let slot = Arc::new(Slot::new(key.clone(), told_once, self.metrics.up().clone()));
-        slots.insert(key, Arc::clone(&slot));
-        slot
+    /// The circumstances of a client like the one that the server was last told of.
+    async fn usual_client(&self) -> Context {
+        let declared = lock(self.known().await).as_ref().and_then(|known| known.declared.clone());
+        let capabilities = declared.unwrap_or_else(Raw::empty_object);
+        nobody(Client { capabilities, ..Client::bare(Version::LATEST_LEGACY) })
     }
 
     /// How it is used now.
@@ -374,6 +397,9 @@ impl Inner {
             let places = places.get(&Arc::as_ptr(slot)).copied().unwrap_or_default();
             Arc::strong_count(slot) > places || !slot.is_unused()
         });
+        drop(slots);
+        let is_running = |key: &Key| lock(&self.slots).get(key).is_some_and(|slot| slot.is_running());
+        self.pools.forget_unused(is_running);
     }
 }
 

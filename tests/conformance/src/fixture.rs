@@ -95,6 +95,10 @@ impl Backend for Fixture {
         Box::pin(self.answer(call.operation, cx))
     }
 
+    fn roots_changed(&self, _session: &SessionKey) {
+        // Nothing is kept of them.
+    }
+
     fn session_ended(&self, _session: &SessionKey) {
         // Nothing is kept for a session.
     }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    num::NonZeroUsize,
     path::PathBuf,
 };
 
@@ -21,6 +22,8 @@ use crate::{
 
 /// Less than any program needs.
 const MIN_MEMORY: Size = Size(1 << 20);
+/// As many connections to an upstream as one caller may have at all.
+const MOST_PROCESSES: NonZeroUsize = NonZeroUsize::new(64).expect("it is not zero");
 
 const EXPECTED: &str = "`command` for a process, or `url` for a remote server";
 
@@ -58,7 +61,7 @@ pub(super) fn reach(raw: &mut RawUpstream, name: &At<String>, check: &mut Check<
 /// A key and, if it is given, its place.
 type Key<'r> = (&'static str, Option<&'r Place>);
 
-fn keys_of_process(raw: &RawUpstream) -> [Key<'_>; 8] {
+fn keys_of_process(raw: &RawUpstream) -> [Key<'_>; 9] {
     [
         ("args", place(raw.args.as_ref())),
         ("env", place(raw.env.as_ref())),
@@ -67,6 +70,7 @@ fn keys_of_process(raw: &RawUpstream) -> [Key<'_>; 8] {
         ("start", place(raw.start.as_ref())),
         ("share", place(raw.share.as_ref())),
         ("idle_timeout", place(raw.idle_timeout.as_ref())),
+        ("max_processes", place(raw.max_processes.as_ref())),
         ("limits", place(raw.limits.as_ref())),
     ]
 }
@@ -116,6 +120,13 @@ fn process(command: Given<Command>, raw: &mut RawUpstream, check: &mut Check<'_>
     set(&mut process.share, raw.share.take());
     if let Some(At { value, place }) = raw.idle_timeout.take() {
         process.idle_timeout = value.0.and_then(|period| more_than_zero(period, &place, check));
+    }
+    if let Some(At { value, place }) = raw.max_processes.take() {
+        if value > MOST_PROCESSES {
+            let message = format!("{} processes are more than one caller may have", place.found);
+            check.conflict(&place, message, format!("a number from 1 to {MOST_PROCESSES}"));
+        }
+        process.max_processes = value;
     }
     if let Some(raw) = raw.limits.take() {
         process.limits = limits(raw.value, check);

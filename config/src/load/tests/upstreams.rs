@@ -69,7 +69,7 @@ fn the_defaults_that_the_schema_states_are_those_of_an_upstream() {
         stated.concat()
     };
     let both = ["enabled", "era", "scope", "list_timeout", "forward_unlisted", "max_message", "instructions"];
-    let process = ["args", "env", "inherit_env", "start", "share", "idle_timeout"];
+    let process = ["args", "env", "inherit_env", "start", "share", "idle_timeout", "max_processes"];
     let remote = ["headers", "transport", "allow_insecure"];
     for (reach, own) in [("command: npx", &process[..]), ("url: 'https://x.example'", &remote)] {
         let all = stated(&[own, &both].concat());
@@ -100,7 +100,7 @@ fn every_key_of_a_process_reaches_the_configuration() {
 
     let process = super::config(concat!(
         "security: {limits: {max_timeout: 1h}}\n",
-        "upstreams: {x: {command: a, start: eager, share: session, idle_timeout: off, ",
+        "upstreams: {x: {command: a, start: eager, share: session, idle_timeout: off, max_processes: 64, ",
         "enabled: false, era: legacy, prefix: y, scope: fly, timeout: 20m, list_timeout: 1s, roots: [], ",
         "max_message: 64KiB, instructions: false}}",
     ))
@@ -113,6 +113,7 @@ fn every_key_of_a_process_reaches_the_configuration() {
     assert_eq!(process.roots, Some(vec![]));
     let Reach::Process(process) = process.reach else { panic!("a process") };
     assert_eq!((process.start, process.share, process.idle_timeout), (Start::Eager, Share::Session, None));
+    assert_eq!(process.max_processes.get(), 64);
 }
 
 #[test]
@@ -277,6 +278,11 @@ fn what_is_wrong_with_a_process_is_said() {
             "upstreams.a.inherit_env[0] @1:56 `A` has a value of its own in `env`",
         ),
         ("a: {command: x, start: laxy}", "upstreams.a.start @1:36 found `laxy`"),
+        ("a: {command: x, max_processes: 0}", "upstreams.a.max_processes @1:44 found `0`"),
+        (
+            "a: {command: x, max_processes: 65}",
+            "upstreams.a.max_processes @1:44 `65` processes are more than one caller may have",
+        ),
         ("a: {command: x, idle_timeout: 0s}", "upstreams.a.idle_timeout @1:43 `0s` is no time at all"),
         (
             "a: {command: x, limits: {memory: 4KiB}}",
@@ -533,6 +539,7 @@ fn a_connection_is_kept_while_the_server_would_not_notice() {
     for kept in [
         "start: eager",
         "idle_timeout: off",
+        "max_processes: 9",
         "enabled: false",
         "prefix: y",
         "scope: read",

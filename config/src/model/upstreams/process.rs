@@ -14,6 +14,8 @@ use crate::{
 
 /// How long a process is kept that nobody uses: longer than a pause for thought, shorter than lunch.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
+/// How many processes serve calls without a session: enough for a few agents that ask at once, few enough for a laptop.
+const MAX_PROCESSES: NonZeroUsize = NonZeroUsize::new(4).expect("it is not zero");
 
 section! {
     /// How much of the machine a process may take, with all that it starts. What is absent has no limit.
@@ -67,6 +69,8 @@ pub struct Process {
     pub share: Share,
     /// How long it is kept when nobody uses it; `None` is `off`: for ever.
     pub idle_timeout: Option<Duration>,
+    /// How many serve the calls of one principal without a session, where it asks questions; at most 64.
+    pub max_processes: NonZeroUsize,
     /// How much of the machine it may take.
     pub limits: ProcessLimits,
 }
@@ -86,7 +90,8 @@ pub enum Start {
     /// On first use.
     #[default]
     Lazy,
-    /// With the gateway, for the local user. Who cannot share it, or calls after an idle stop, starts one with the call.
+    /// With the gateway, for the local user's clients. Who cannot share it, or calls after an idle stop, starts one with the
+    /// call.
     Eager,
 }
 
@@ -127,6 +132,7 @@ impl Process {
             start: Start::default(),
             share: Share::default(),
             idle_timeout: Some(IDLE_TIMEOUT),
+            max_processes: MAX_PROCESSES,
             limits: ProcessLimits::default(),
         }
     }
@@ -134,7 +140,18 @@ impl Process {
     /// Whether a process that runs as `self` may go on as `other`.
     pub(super) fn same(&self, other: &Self) -> bool {
         // Every field is named, so that a new one has to be thought about here.
-        let Self { command, args, env, inherit_env, cwd, share, limits, start: _, idle_timeout: _ } = self;
+        let Self {
+            command,
+            args,
+            env,
+            inherit_env,
+            cwd,
+            share,
+            limits,
+            start: _,
+            idle_timeout: _,
+            max_processes: _,
+        } = self;
         *command == other.command
             && *args == other.args
             && *env == other.env

@@ -108,6 +108,8 @@ impl Backend for Hung {
         Box::pin(std::future::pending())
     }
 
+    fn roots_changed(&self, _: &SessionKey) {}
+
     fn session_ended(&self, _: &SessionKey) {}
 }
 

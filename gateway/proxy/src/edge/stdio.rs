@@ -35,7 +35,7 @@ use crate::{
     gateway::{Gateway, random_id},
     hub::{self, Filter, Listener},
     job::{Job, Outbox, Step},
-    legacy::{Hello, Place, take},
+    legacy::{Hello, Place},
     listen::Closing,
     modern,
     parked::Resumed,
@@ -216,7 +216,7 @@ impl Pipe {
                     self.say(write::error(Some(&request.id), NoId::Omit, &error)).await;
                 }
             },
-            other => take(&self.live, &other),
+            other => self.gateway.take(self.peer.admitted.principal(), &self.live, &other),
         }
     }
 

@@ -111,10 +111,7 @@ impl<'a> Desk<'a> {
         let question = match &*request.method {
             "elicitation/create" => Ask::Elicit { params },
             "sampling/createMessage" => Ask::Sample { params },
-            "roots/list" => match self.connection.hearing.roots() {
-                Some(roots) => return self.send(&request.id, write::result(&request.id, roots)),
-                None => Ask::Roots,
-            },
+            "roots/list" => Ask::Roots,
             "ping" => return self.send(&request.id, write::result(&request.id, &Raw::empty_object())),
             method => {
                 let error = RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {method}"));
@@ -124,6 +121,11 @@ impl<'a> Desk<'a> {
         if self.owed.len() > MAX_OPEN {
             let error = RpcError::new(code::INTERNAL, "too many questions of this call have no answer yet");
             return self.send(&request.id, write::error(Some(&request.id), NoId::Omit, &error));
+        }
+        if matches!(question, Ask::Roots)
+            && let Some(roots) = self.roots()
+        {
+            return self.send(&request.id, write::result(&request.id, &roots));
         }
         let able = Declared::of(&self.cx.client).can(&question);
         if !able || !self.connection.abilities.can(&question) {
@@ -141,6 +143,15 @@ impl<'a> Desk<'a> {
             }
             self.waiting.push(Question { id: request.id, name, ask: question });
         }
+    }
+
+    /// The roots that the server asks for, where they are known. Either way it keeps to those of this client from now on.
+    fn roots(&self) -> Option<Raw> {
+        let Connection { hearing, abilities, .. } = self.connection;
+        if abilities.roots {
+            hearing.asks_for_roots();
+        }
+        hearing.roots(self.cx, abilities.roots)
     }
 
     /// Goes on with questions and answers; never resolves while there is none.
@@ -213,7 +224,12 @@ async fn ask_all(connection: &Connection, cx: &Context, questions: Vec<Question>
         Ok(answers) => {
             for (Question { id, ask, .. }, answer) in questions.iter().zip(answers) {
                 let message = match answer {
-                    Answer::Result(result) => write::result(id, &fitted(ask, result, connection.version())),
+                    Answer::Result(result) => {
+                        if matches!(ask, Ask::Roots) {
+                            connection.hearing.keep_roots(cx, &result);
+                        }
+                        write::result(id, &fitted(ask, result, connection.version()))
+                    }
                     Answer::Refused(error) => write::error(Some(id), NoId::Omit, &error),
                 };
                 connection.hearing.respond(message);

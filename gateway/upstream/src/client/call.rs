@@ -110,6 +110,14 @@ impl Connection {
         match desk.missing.take() {
             // The server was refused an answer and could not go on: that is what the client can do something about.
             Some(missing) if cx.client.version.era() == Era::Modern && failed() => Err(missing.into()),
+            // By the next time the server is known to ask, and each caller has it for itself.
+            _ if attention.was_refused() && failed() => {
+                let text = format!(
+                    "The upstream {upstream} asked a question while calls of several clients were under way, and nobody \
+                     could tell whose it was. From now on such calls are kept apart: try again"
+                );
+                Err(CallError::upstream(Kind::Unavailable, text).into())
+            }
             _ if desk.asked > 0 => Ok(once(answer.outcome?.into())),
             _ => Ok(answer.outcome?.into()),
         }
@@ -219,8 +227,8 @@ impl Connection {
             match question.method.as_str() {
                 "elicitation/create" => asked.push((key, Asked::Elicit { params })),
                 "sampling/createMessage" => asked.push((key, Asked::Sample { params })),
-                "roots/list" => match self.hearing.roots() {
-                    Some(roots) => answers.push((key, roots.clone())),
+                "roots/list" => match self.hearing.roots(cx, told.roots) {
+                    Some(roots) => answers.push((key, roots)),
                     None => asked.push((key, Asked::Roots)),
                 },
                 method => {
@@ -249,6 +257,9 @@ impl Connection {
             for ((key, question), answer) in asked.into_iter().zip(given) {
                 match (answer, &question) {
                     (Answer::Result(result), _) => {
+                        if matches!(question, Asked::Roots) {
+                            self.hearing.keep_roots(cx, &result);
+                        }
                         answers.push((key, fitted(&question, result, self.version())));
                     }
                     // Only legacy clients can refuse; a modern server has no word for it but this one.

@@ -207,6 +207,11 @@ impl Connection {
         self.subscriptions.any() || self.hearing.any() || self.open_tasks.any()
     }
 
+    /// Whether a call is under way on it.
+    pub(crate) fn is_called(&self) -> bool {
+        self.hearing.any()
+    }
+
     /// Whether the server announces when one of its lists has changed.
     pub(crate) fn announces(&self, capability: &str) -> bool {
         match self.version().era() {

@@ -53,6 +53,10 @@ pub(crate) struct Declared {
 impl Declared {
     /// What `client` can do.
     pub(crate) fn of(client: &Client) -> Self {
+        // As most clients have it, with every call.
+        if client.capabilities.as_bytes() == b"{}" {
+            return Self::default();
+        }
         let able = client.abilities();
         let extensions = client.capability("extensions");
         Self {

@@ -37,6 +37,8 @@ mod tests;
 
 /// How long a child may think about a question that a legacy server does not know.
 const PROBE: Duration = Duration::from_secs(2);
+/// The same where nobody waits for it: also a server that has to be fetched first has started by then.
+const PATIENT_PROBE: Duration = Duration::from_secs(30);
 
 /// What the configuration says about a server's era.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,7 +53,7 @@ pub enum EraChoice {
 }
 
 /// What was found out about a server, to be remembered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Verdict {
     /// Whether it is modern.
     pub(crate) modern: bool,
@@ -99,6 +101,30 @@ pub(crate) async fn connect(
         }
         Some(_) => attempt.legacy(&ways).await,
         None => attempt.find_out(&ways).await,
+    }
+}
+
+/// Whether a server is modern, asked by a connection of its own, which is closed afterwards.
+///
+/// # Errors
+/// Why it did not say anything about that.
+///
+/// # Cancel safety
+/// Dropping the future undoes what was begun.
+pub(crate) async fn probe(
+    way: &dyn Dial,
+    hearing: impl Fn() -> Hearing + Send + Sync,
+    tasks: &Group,
+) -> Result<bool, Fault> {
+    let attempt = Attempt { abilities: &Declared::default(), hearing: &hearing, tasks };
+    let dialled = attempt.dial(way).await?;
+    let found = tokio::time::timeout(PATIENT_PROBE, attempt.discover(&dialled, way.way())).await;
+    dialled.abandon().await;
+    match (found, way.way()) {
+        (Ok(found), _) => found.map(|found| matches!(found, Discovered::Modern(_))),
+        // Some children never answer what they do not know.
+        (Err(_), Way::Pipe) => Ok(false),
+        (Err(_), Way::Http) => Err(Fault::Unreached("it did not answer".into())),
     }
 }
 

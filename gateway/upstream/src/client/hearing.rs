@@ -14,10 +14,12 @@ use std::{
 
 use moongate_core::{Context, Principal, Raw, task::Group};
 use moongate_wire::{Era, Id, Message, Notification, Request, RpcError, Version, code, write};
-use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 
-use super::mailbox::{Mailbox, Slit};
+use super::{
+    mailbox::{Mailbox, Slit},
+    roots::{Book, Roots},
+};
 use crate::transport::{Inbound, Outward, Transport};
 
 /// Questions for roots that wait for a call; further ones are refused.
@@ -46,22 +48,34 @@ pub(crate) enum News {
     },
     /// It asked a question where a question does not say whose call it belongs to.
     AskedUnbound,
+    /// It asked for the roots of a client: from now on it is one that keeps to those.
+    AskedRoots,
+}
+
+/// What a server that asks for roots is told.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Open {
+    /// The result of `roots/list`, where it is known for all who share the connection.
+    pub(crate) fixed: Option<Raw>,
+    /// Whether whoever makes calls can be asked for roots.
+    pub(crate) asked: bool,
+    /// What sessions have said.
+    pub(crate) book: Arc<Book>,
 }
 
 /// Listens to one connection.
 pub(crate) struct Hearing {
     upstream: Arc<str>,
     tasks: Group,
-    /// The result of `roots/list`, where the configuration says it.
     /// Tells this connection's tasks from those of others.
     mark: Arc<str>,
-    roots: Option<Raw>,
+    open: Open,
+    /// It was told that the server asks for roots.
+    told_of_roots: AtomicBool,
     news: Box<dyn Fn(News) + Send + Sync>,
     transport: OnceLock<Weak<dyn Transport>>,
     version: OnceLock<Version>,
     calls: Mutex<Calls>,
-    /// Whether whoever makes calls can be asked for roots.
-    asks_roots: bool,
     /// Told when the last call ends.
     quiet: Notify,
     /// Room for answers that the server has not taken yet.
@@ -86,6 +100,7 @@ struct Running {
     session: Option<Arc<str>>,
     messages: Slit,
     asking: Arc<AtomicBool>,
+    refused: Arc<AtomicBool>,
 }
 
 /// A call that hears what is said to it; until it is dropped.
@@ -95,9 +110,15 @@ pub(super) struct Attention {
     /// What is said.
     pub(super) messages: Mailbox,
     asking: Arc<AtomicBool>,
+    refused: Arc<AtomicBool>,
 }
 
 impl Attention {
+    /// Whether a question that may have been for this call was refused, because it may have been for others too.
+    pub(super) fn was_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
+    }
+
     /// Tells whether the call waits for an answer of its client. What it has not looked at yet may be a question.
     pub(super) fn set_asking(&self, asking: bool) {
         self.asking.store(asking || !self.messages.is_empty(), Ordering::Relaxed);
@@ -126,8 +147,7 @@ impl Drop for UnderWay {
 impl Hearing {
     pub(crate) fn new(
         upstream: Arc<str>,
-        roots: Option<Raw>,
-        asks_roots: bool,
+        open: Open,
         tasks: Group,
         news: impl Fn(News) + Send + Sync + 'static,
     ) -> Self {
@@ -136,12 +156,12 @@ impl Hearing {
             // A new hasher is keyed at random.
             mark: format!("{:016x}", RandomState::new().hash_one(0)).into(),
             tasks,
-            roots,
+            open,
+            told_of_roots: AtomicBool::new(false),
             news: Box::new(news),
             transport: OnceLock::new(),
             version: OnceLock::new(),
             calls: Mutex::default(),
-            asks_roots,
             quiet: Notify::new(),
             untaken: Arc::new(Semaphore::new(UNTAKEN)),
         }
@@ -182,7 +202,7 @@ impl Hearing {
     /// A request of a call of `cx` begins.
     pub(super) fn attend(self: &Arc<Self>, id: i64, cx: &Context) -> Attention {
         let messages = Mailbox::default();
-        let asking = Arc::<AtomicBool>::default();
+        let (asking, refused) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let mut calls = self.lock();
         for question in calls.waiting.drain(..) {
             // There is room for these: nobody else knows the channel yet.
@@ -194,9 +214,10 @@ impl Hearing {
             session: cx.session_named.then(|| Arc::clone(&cx.ids.session)),
             messages: messages.slit(),
             asking: Arc::clone(&asking),
+            refused: Arc::clone(&refused),
         });
         drop(calls);
-        Attention { hearing: Arc::clone(self), id, messages, asking }
+        Attention { hearing: Arc::clone(self), id, messages, asking, refused }
     }
 
     /// Whether any call is under way.
@@ -224,9 +245,26 @@ impl Hearing {
         (self.news)(news);
     }
 
-    /// The configured answer to `roots/list`.
-    pub(super) fn roots(&self) -> Option<&Raw> {
-        self.roots.as_ref()
+    /// The answer to `roots/list` for a call of `cx`, where it is known; `told` if the server was told that the client can
+    /// be asked.
+    pub(super) fn roots(&self, cx: &Context, told: bool) -> Option<Raw> {
+        let kept = || self.open.book.kept(cx).filter(|_| told);
+        self.open.fixed.clone().or_else(|| Some(kept()?.told))
+    }
+
+    /// The client of `cx` has said which roots it has.
+    pub(super) fn keep_roots(&self, cx: &Context, told: &Raw) {
+        if let Some(roots) = Roots::read(told) {
+            self.open.book.keep(cx, &roots);
+        }
+    }
+
+    /// The server asks for the roots of a client. Where they are known for all who share it, it learns nothing by that, and
+    /// nothing more by asking again.
+    pub(super) fn asks_for_roots(&self) {
+        if self.open.fixed.is_none() && !self.told_of_roots.swap(true, Ordering::Relaxed) {
+            self.tell(News::AskedRoots);
+        }
     }
 
     /// As [`Inbound::hear`], for what came on a request's stream that has no call behind it.
@@ -298,15 +336,19 @@ impl Hearing {
         }
         match &*request.method {
             "ping" => self.respond(write::result(&request.id, &Raw::empty_object())),
-            "roots/list" if self.roots.is_some() => {
-                let roots = self.roots.clone().unwrap_or_else(Raw::null);
+            "roots/list" if self.open.fixed.is_some() => {
+                let roots = self.open.fixed.clone().unwrap_or_else(Raw::null);
                 self.respond(write::result(&request.id, &roots));
             }
             "sampling/createMessage" | "elicitation/create" | "roots/list" if to_a_call => {
-                if &*request.method != "roots/list" {
+                let roots = &*request.method == "roots/list";
+                if !roots {
                     self.tell(News::AskedUnbound);
                 }
                 if self.is_anybodys() {
+                    if roots {
+                        self.asks_for_roots();
+                    }
                     let why = "calls of several sessions are under way, and the question does not say whose it is; \
                                try again";
                     let error = RpcError::new(code::INTERNAL, why);
@@ -336,17 +378,21 @@ impl Hearing {
         }
     }
 
-    /// Whether a question could be for the client of several calls. Those that wait for an answer already are not taken for
-    /// its cause: a modern client may have left them for good. Once a server has asked, each session has a connection of
-    /// its own.
+    /// Whether a question could be for the client of several calls, which are then told why they fail. Those that wait for
+    /// an answer already are not taken for its cause: a modern client may have left them for good. Once a server has asked,
+    /// each session has a connection of its own, and so has each call without one.
     fn is_anybodys(&self) -> bool {
         let calls = self.lock();
-        let mut free = calls.running.iter().filter(|call| !call.asking.load(Ordering::Relaxed));
-        let Some(first) = free.next() else { return false };
-        free.any(|other| {
+        let free = || calls.running.iter().filter(|call| !call.asking.load(Ordering::Relaxed));
+        let Some(first) = free().next() else { return false };
+        let several = free().skip(1).any(|other| {
             other.session.is_none()
                 || (&other.principal, &other.session) != (&first.principal, &first.session)
-        })
+        });
+        if several {
+            free().for_each(|call| call.refused.store(true, Ordering::Relaxed));
+        }
+        several
     }
 
     /// Hands a question to the call that is most likely its cause. Gives it back when there is none.
@@ -370,7 +416,7 @@ impl Hearing {
 
     /// Keeps a question for roots for the next call. Gives it back when nobody could answer it, or too many wait.
     fn wait(&self, calls: &mut Calls, request: Request) -> Option<Request> {
-        if !self.asks_roots || calls.waiting.len() >= WAITING {
+        if !self.open.asked || calls.waiting.len() >= WAITING {
             return Some(request);
         }
         calls.waiting.push(request);
@@ -422,10 +468,4 @@ impl Inbound for Hearing {
             Message::Response(_) => {}
         }
     }
-}
-
-/// `{"roots":[{"uri":…},…]}`
-pub(crate) fn roots(uris: &[String]) -> Raw {
-    let roots: Vec<_> = uris.iter().map(|uri| json!({"uri": uri})).collect();
-    Raw::of(&json!({"roots": roots}))
 }

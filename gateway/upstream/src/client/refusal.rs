@@ -67,6 +67,7 @@ impl Failure {
             Self::Rpc(error) => ErrorType::of_code(error.code),
             Self::Call(error) => match error.kind {
                 Kind::Timeout => ErrorType::Timeout,
+                Kind::Unavailable => ErrorType::Unavailable,
                 Kind::MissingCapability { .. } => ErrorType::MissingCapability,
                 _ => ErrorType::Cancelled,
             },

@@ -43,7 +43,8 @@ impl Line {
             (Declared::of(&client), Arc::<Mutex<Vec<News>>>::default(), Group::new());
         let hearing = || {
             let told = Arc::clone(&news);
-            Hearing::new("git".into(), roots.clone(), abilities.roots, tasks.clone(), move |news| {
+            let open = Open { fixed: roots.clone(), asked: abilities.roots, ..Open::default() };
+            Hearing::new("git".into(), open, tasks.clone(), move |news| {
                 told.lock().unwrap().push(news);
             })
             .at("here")

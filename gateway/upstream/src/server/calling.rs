@@ -6,7 +6,7 @@ use moongate_core::{Call, CallError, Context, Operation, Raw, Reply, SessionKey,
 use moongate_wire::{Era, code, write};
 use serde_json::json;
 
-use super::{Inner, Share, offering, slot::Slot, timing::Timing};
+use super::{Inner, Share, offering, seating::Seat, timing::Timing};
 use crate::{
     client::{self, Connection, Failure, Request},
     transport::{Fault, Way},
@@ -14,7 +14,8 @@ use crate::{
 
 impl Inner {
     pub(super) async fn call(self: &Arc<Self>, call: Call, cx: &Context) -> Result<Reply, CallError> {
-        let slot = self.slot(cx).await;
+        let seat = self.seat(&call.operation, cx).await?;
+        let slot = Arc::clone(&seat.slot);
         if let Operation::Unsubscribe { uri } = &call.operation
             && slot.watch_no_more(uri)
         {
@@ -33,17 +34,21 @@ impl Inner {
             // Only what is sent counts, and not what was kept.
             let performing = async {
                 let timing = Timing::begin(&self.metrics, &slot, method(&call.operation), cx.deadline);
-                let outcome = self.perform(&connection, &slot, &call, cx).await;
+                seat.begin();
+                let outcome = self.perform(&connection, &seat, &call, cx).await;
                 timing.end(&outcome);
+                if !matches!(outcome, Err(Failure::Fault(_) | Failure::Invalid(_))) {
+                    seat.answered();
+                }
                 outcome
             };
-            let outcome = match self.wanted(&call, &slot, &connection, cx) {
+            let outcome = match self.wanted(&call, &seat, &connection, cx) {
                 Some(wanted) => self.readings.read(&wanted, &self.metrics, performing).await,
                 None => performing.await,
             };
             let Err(failure) = outcome else { return outcome.map_err(told) };
             if !std::mem::take(&mut again)
-                || !self.may_go_again(&failure, &call.operation, &slot, &connection, cx).await
+                || !self.may_go_again(&failure, &call.operation, &seat, &connection).await
             {
                 return Err(told(failure));
             }
@@ -56,10 +61,10 @@ impl Inner {
         self: &Arc<Self>,
         failure: &Failure,
         operation: &Operation,
-        slot: &Arc<Slot>,
+        seat: &Seat,
         connection: &Arc<Connection>,
-        cx: &Context,
     ) -> bool {
+        let slot = &seat.slot;
         let modern = connection.version().era() == Era::Modern;
         match failure {
             Failure::Fault(fault @ (Fault::SessionGone | Fault::Unreached(_))) => {
@@ -82,8 +87,8 @@ impl Inner {
             }
             // The tool has changed, and with it what headers repeat.
             Failure::Rpc(error) if modern && error.code == code::HEADER_MISMATCH => {
-                let listed = slot.listed(&self.abilities(cx));
-                self.refresh(slot, &listed, &[]);
+                let listed = seat.lists.listed(&seat.abilities);
+                self.refresh(&seat.lists, &listed, &[]);
                 listed.fetched().await;
                 true
             }
@@ -94,7 +99,7 @@ impl Inner {
     async fn perform(
         &self,
         connection: &Connection,
-        slot: &Slot,
+        seat: &Seat,
         call: &Call,
         cx: &Context,
     ) -> Result<Reply, Failure> {
@@ -103,13 +108,11 @@ impl Inner {
         let told = !legacy && self.settings().share != Share::Gateway;
         let others = self.other_extensions(cx);
         let extended = told && !others.is_empty();
-        let abilities = self.abilities(cx);
-        let capabilities = told.then(|| abilities.capabilities_with(others));
+        let capabilities = told.then(|| seat.abilities.capabilities_with(others));
         let mut ask = match &call.operation {
             Operation::CallTool { name, arguments } => {
-                let kept = slot.listed(&abilities).kept();
-                let tool =
-                    kept.as_ref().and_then(|kept| kept.offer.tools.iter().find(|tool| tool.name == *name));
+                let callable = seat.lists.listed(&seat.abilities).callable(name);
+                let tool = callable.as_ref().map(|callable| &callable.tool);
                 Request {
                     name: Some(Arc::clone(name)),
                     undeclared: offering::undeclared(tool, &call.undeclared),
@@ -117,7 +120,7 @@ impl Inner {
                         .map(|tool| offering::param_headers(tool, arguments))
                         .unwrap_or_default(),
                     // Modern servers decide that themselves.
-                    as_task: legacy && tool.is_some_and(|tool| client::only_runs_as_task(&tool.definition)),
+                    as_task: legacy && callable.as_ref().is_some_and(|callable| callable.only_as_task),
                     ..Request::own("tools/call", named(name, arguments))
                 }
             }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use moongate_core::Change;
+use moongate_core::{Change, Principal};
 
 use super::{GRACE, Inner, MAX_CONNECTIONS, START_LIMIT, key::Key, lock, slot::Slot};
 use crate::{
-    client::{self, Connection, Declared, Failure, Hearing, Verdict, Ways},
+    client::{self, Connection, Declared, Failure, Hearing, Open, Verdict, Ways},
     transport::{Fault, Way},
 };
 
@@ -51,6 +51,7 @@ impl Inner {
     async fn start(self: Arc<Self>, slot: Arc<Slot>) -> Result<Arc<Connection>, Fault> {
         let name = &*self.name;
         let known = self.verdict().await;
+        let mut found_out = known.is_none();
         let mut connected = self.connect(&slot, known.as_ref()).await;
         // What was believed about the server does not hold: look again, once.
         let doubtful = known.is_some() && known != self.configured_verdict();
@@ -58,13 +59,13 @@ impl Inner {
             && client::contradicts(fault, self.reach.main.way())
         {
             self.doubt().await;
+            found_out = true;
             connected = self.connect(&slot, self.configured_verdict().as_ref()).await;
         }
         let (connection, verdict) =
             connected.inspect_err(|fault| tracing::warn!(upstream = name, %fault, "cannot be reached"))?;
         tracing::info!(upstream = name, version = %connection.version(), "connected");
-        let tasks = connection.greeting().offers_tasks();
-        self.learn(&verdict, |known| (known.verdict, known.tasks) = (verdict.clone(), tasks)).await;
+        self.learn_of_connection(&slot, &connection, &verdict, found_out).await;
         self.share_if_modern(&slot, &verdict);
         if let Err(fault) = self.watch_again(&slot, &connection).await {
             connection.close(GRACE).await;
@@ -72,10 +73,42 @@ impl Inner {
         }
         self.follow(&slot, &connection);
         // What was remembered, or heard from the one before, may not hold any more.
-        for listed in slot.all_listed().iter().filter(|listed| listed.kept().is_some()) {
-            self.refresh(&slot, listed, &[]);
+        let lists = self.lists_of(&slot);
+        for listed in lists.all_listed().iter().filter(|listed| listed.kept().is_some()) {
+            self.refresh(&lists, listed, &[]);
         }
         Ok(connection)
+    }
+
+    /// Takes note of what a new connection says about the server.
+    async fn learn_of_connection(
+        self: &Arc<Self>,
+        slot: &Slot,
+        connection: &Connection,
+        verdict: &Verdict,
+        found_out: bool,
+    ) {
+        let now = self.clock.millis();
+        let server = connection.greeting().name();
+        let mut other_server = false;
+        // What warming starts for; sessions have processes that nobody else can use.
+        let usual = !verdict.modern
+            && slot.key.session.is_none()
+            && slot.key.principal.as_ref().is_none_or(|principal| *principal == Principal::local());
+        self.learn(|known| {
+            other_server = known.server.is_some() && known.server != server;
+            if found_out || known.at == 0 || known.verdict != *verdict {
+                known.at = now;
+            }
+            known.verdict = verdict.clone();
+            known.server = server;
+            known.tasks = connection.greeting().offers_tasks();
+            if usual {
+                known.declared = Some(slot.declared.capabilities());
+            }
+        })
+        .await;
+        self.probe_if_due(other_server && !found_out).await;
     }
 
     /// Watches what was watched through the connection before.
@@ -119,14 +152,15 @@ impl Inner {
     ) -> Result<(Arc<Connection>, Verdict), Fault> {
         let abilities = &slot.declared;
         let hearing = || {
-            let (this, slot) = (Arc::downgrade(self), Arc::downgrade(slot));
+            let (this, place) = (Arc::downgrade(self), Arc::downgrade(slot));
             let news = move |news| {
-                if let (Some(this), Some(slot)) = (this.upgrade(), slot.upgrade()) {
+                if let (Some(this), Some(slot)) = (this.upgrade(), place.upgrade()) {
                     this.heard(&slot, news);
                 }
             };
-            let (name, roots) = (Arc::clone(&self.name), self.roots.clone());
-            let hearing = Hearing::new(name, roots, abilities.roots, self.tasks.clone(), news);
+            let fixed = self.roots.clone().or_else(|| slot.roots.clone());
+            let open = Open { fixed, asked: abilities.roots, book: Arc::clone(&self.book) };
+            let hearing = Hearing::new(Arc::clone(&self.name), open, self.tasks.clone(), news);
             match self.reach.main.way() {
                 Way::Http => hearing.at(self.remembered.fingerprint()),
                 // A process takes its tasks along when it ends.
@@ -185,12 +219,38 @@ impl Inner {
         if anything {
             self.keep_trying(slot);
         }
-        let connection = Arc::clone(connection);
+        self.let_end(Arc::clone(connection));
+    }
+
+    /// Closes a connection that is of no use for new calls when those under way have ended: they may yet be answered.
+    fn let_end(self: &Arc<Self>, connection: Arc<Connection>) {
+        let mut leaving = lock(&self.leaving);
+        leaving.retain(|other| other.strong_count() > 0);
+        leaving.push(Arc::downgrade(&connection));
+        drop(leaving);
         self.tasks.spawn(async move {
-            // Calls that are still on their way may yet be answered.
             connection.quiet().await;
             connection.close(GRACE).await;
         });
+    }
+
+    /// Takes the connection of a slot out of use: who calls next gets another, which watches what this one did.
+    pub(super) fn retire(self: &Arc<Self>, slot: &Arc<Slot>) {
+        let Some(connection) = slot.take() else { return };
+        let (this, slot, old) = (Arc::clone(self), Arc::clone(slot), Arc::clone(&connection));
+        self.tasks.spawn(async move {
+            let watched = old.watched().await;
+            if watched.is_empty() {
+                return;
+            }
+            slot.watch_later(watched);
+            match this.connection(&slot).await {
+                // It may have been made before there was anything to watch.
+                Ok(new) => drop(this.watch_again(&slot, &new).await),
+                Err(_) => this.keep_trying(&slot),
+            }
+        });
+        self.let_end(connection);
     }
 
     /// Makes a connection without being asked to: something is watched.

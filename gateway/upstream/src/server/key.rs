@@ -15,6 +15,10 @@ pub(crate) struct Key {
     pub(crate) session: Option<Arc<str>>,
     /// What its clients can do, where a server is told once for all; see [`alike`].
     pub(crate) abilities: Declared,
+    /// The hash of the roots that the server was told, where it keeps to those of a client.
+    pub(crate) roots: Option<u64>,
+    /// Which of the processes that calls without a session lease; 0 for every other one, and for the first of them.
+    pub(crate) place: usize,
 }
 
 /// Who shares a process or an HTTP session.
@@ -37,7 +41,20 @@ impl Key {
             principal: (!shared).then(|| cx.principal.clone()),
             session: (share == Share::Session).then(|| Arc::clone(&cx.ids.session)),
             abilities: alike(abilities),
+            roots: None,
+            place: 0,
         }
+    }
+
+    /// The key of the connection that lists for this one: what is offered to calls without a session is one list, whichever
+    /// process they lease.
+    pub(crate) fn of_lists(&self) -> Self {
+        Self { place: 0, ..self.clone() }
+    }
+
+    /// Whether it lists for itself.
+    pub(crate) fn lists(&self) -> bool {
+        self.place == 0
     }
 
     /// Whether the connection ends with `session`.

@@ -9,12 +9,12 @@ use std::{
 };
 
 use futures_util::FutureExt as _;
-use moongate_core::{Change, Offer, Raw, call::Freshness};
+use moongate_core::{Change, Offer, Raw, Tool, call::Freshness, hash::Map};
 use moongate_wire::Era;
 use tokio::{sync::watch, time::Instant};
 
 use super::offering::Lists;
-use crate::client::{Connection, Declared, Failure, Request};
+use crate::client::{self, Connection, Declared, Failure, Request};
 
 /// How long a list of a legacy server that announces no changes is taken for current.
 const UNANNOUNCED: Duration = Duration::from_mins(1);
@@ -48,11 +48,34 @@ struct Fetching {
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) offer: Arc<Offer>,
+    /// The tools of the offer by their names: each call looks one up.
+    pub(crate) callable: Arc<Map<Arc<str>, Callable>>,
     pub(crate) lists: Arc<Lists>,
     /// One sentence for each definition that is not offered.
     pub(crate) left_out: Arc<[String]>,
     /// Until when it is current; `None`: until told.
     pub(crate) until: Option<Instant>,
+}
+
+/// A tool that can be called.
+#[derive(Clone, Debug)]
+pub(crate) struct Callable {
+    pub(crate) tool: Arc<Tool>,
+    /// Whether a legacy server runs it as a task only.
+    pub(crate) only_as_task: bool,
+}
+
+impl Callable {
+    /// The tools of an offer; of several with one name the first, as everywhere.
+    pub(crate) fn all(offer: &Offer) -> Map<Arc<str>, Self> {
+        let mut all = Map::default();
+        for tool in &offer.tools {
+            let only_as_task = client::only_runs_as_task(&tool.definition);
+            let new = || Self { tool: Arc::clone(tool), only_as_task };
+            all.entry(Arc::clone(&tool.name)).or_insert_with(new);
+        }
+        all
+    }
 }
 
 impl Listed {
@@ -64,6 +87,11 @@ impl Listed {
     /// What is kept, current or not.
     pub(crate) fn kept(&self) -> Option<Kept> {
         self.lock().clone()
+    }
+
+    /// The tool of that name, if it is offered.
+    pub(crate) fn callable(&self, name: &str) -> Option<Callable> {
+        self.lock().as_ref()?.callable.get(name).cloned()
     }
 
     pub(crate) fn keep(&self, kept: Kept) {

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{
     ABSENT, Inner, START_LIMIT, Settings,
-    listing::{self, Kept, Listed},
+    listing::{self, Callable, Kept, Listed},
     offering::{self, Lists},
     remembered::RENEWED_AFTER,
     slot::Slot,
@@ -20,8 +20,9 @@ use crate::{
 impl Inner {
     /// What a caller is offered: at once where it is known, else as soon as the server has said it.
     pub(super) async fn offer(self: &Arc<Self>, cx: &Context) -> Arc<Offer> {
-        let slot = self.slot(cx).await;
-        let listed = slot.listed(&self.abilities(cx));
+        let abilities = self.abilities(cx);
+        let slot = self.slot(cx, &abilities).await;
+        let listed = slot.listed(&abilities);
         if let Some(kept) = listed.kept() {
             if !kept.is_current() {
                 self.refresh(&slot, &listed, &[]);
@@ -32,7 +33,7 @@ impl Inner {
             // Current until the server runs and says otherwise.
             let offer = self.keep(&listed, lists, None).offer;
             listed.remembered();
-            if slot.is_running() {
+            if self.best_to_list(&slot).is_running() {
                 self.refresh(&slot, &listed, &[]);
             }
             return offer;
@@ -47,11 +48,11 @@ impl Inner {
     /// What happened at the server outside any call.
     pub(super) fn heard(self: &Arc<Self>, slot: &Arc<Slot>, news: News) {
         match news {
-            News::Tools => self.refresh_all(slot, &[Change::Tools]),
-            News::Prompts => self.refresh_all(slot, &[Change::Prompts]),
+            News::Tools => self.refresh_all(&self.lists_of(slot), &[Change::Tools]),
+            News::Prompts => self.refresh_all(&self.lists_of(slot), &[Change::Prompts]),
             News::Resources => {
                 self.readings.clear();
-                self.refresh_all(slot, &[Change::Resources]);
+                self.refresh_all(&self.lists_of(slot), &[Change::Resources]);
             }
             News::Updated(uri) => {
                 // Before anybody is told: whoever reads then reads anew.
@@ -65,9 +66,13 @@ impl Inner {
             }
             News::AskedUnbound => {
                 let this = Arc::clone(self);
-                self.tasks.spawn(async move {
-                    this.learn_that_it_asks().await;
-                });
+                self.tasks.spawn(async move { this.learn(|known| known.asks = true).await });
+            }
+            News::AskedRoots => {
+                // Before it is told those of the first: nobody else may come to a process that keeps to them.
+                self.retire(slot);
+                let this = Arc::clone(self);
+                self.tasks.spawn(async move { this.learn(|known| known.asks_roots = true).await });
             }
         }
     }
@@ -106,7 +111,7 @@ impl Inner {
     async fn relist(self: &Arc<Self>, slot: &Arc<Slot>, listed: &Listed) -> Vec<Change> {
         let before = listed.kept().map(|kept| kept.lists);
         let fetched = async {
-            let connection = self.connection(slot).await?;
+            let connection = self.connection(&self.best_to_list(slot)).await?;
             let nothing = Lists::default();
             let fetch = listing::fetch(&connection, &listed.abilities, before.as_deref().unwrap_or(&nothing));
             let limit = self.settings().list_timeout.max(START_LIMIT);
@@ -179,7 +184,8 @@ impl Inner {
         if !settings.instructions {
             made.offer.instructions = None;
         }
-        Kept { offer: Arc::new(made.offer), lists, left_out: made.left_out.into(), until }
+        let callable = Arc::new(Callable::all(&made.offer));
+        Kept { offer: Arc::new(made.offer), callable, lists, left_out: made.left_out.into(), until }
     }
 }
 

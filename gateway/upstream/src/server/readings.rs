@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use super::{
     Inner,
     key::{Key, alike},
-    slot::Slot,
+    seating::Seat,
 };
 use crate::client::Connection;
 
@@ -275,7 +275,7 @@ impl Inner {
     pub(super) fn wanted(
         &self,
         call: &Call,
-        slot: &Slot,
+        seat: &Seat,
         connection: &Connection,
         cx: &Context,
     ) -> Option<Wanted> {
@@ -285,8 +285,9 @@ impl Inner {
         if !kept || says_more {
             return None;
         }
-        // A modern server is told with each request what its client can do, and may answer by that.
-        let owner = Key { abilities: alike(&self.abilities(cx)), ..slot.key.clone() };
+        // A modern server is told with each request what its client can do, and may answer by that. Which process was
+        // leased makes no difference: what one was asked about is not kept.
+        let owner = Key { abilities: alike(&seat.abilities), ..seat.lists.key.clone() };
         Some(Wanted { owner, uri: Arc::clone(uri), keep: call.keep })
     }
 }

@@ -9,11 +9,11 @@ use std::{
     time::Duration,
 };
 
-use moongate_core::{Clock, Principal};
+use moongate_core::{Clock, Principal, Raw};
 use moongate_storage::{Batch, Kind, Put, Store};
 use serde::{Deserialize, Serialize};
 
-use super::{EraChoice, Inner, VERDICT_LIFE, key::alike, lock, offering::Lists};
+use super::{EraChoice, Inner, key::alike, lock, offering::Lists};
 use crate::client::{Declared, Verdict};
 
 /// Lists that would take more than this are not remembered.
@@ -37,14 +37,23 @@ pub(crate) struct Remembered {
 }
 
 /// What was found out about a server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Known {
     pub(crate) verdict: Verdict,
-    /// When, in milliseconds since 1970.
+    /// When, in milliseconds since 1970; 0: it is to be found out again.
     pub(crate) at: u64,
-    /// It has asked a question on a pipe.
+    /// It has asked a question without saying whose call that was about.
     #[serde(default)]
     pub(crate) asks: bool,
+    /// It has asked for the roots of a client.
+    #[serde(default)]
+    pub(crate) asks_roots: bool,
+    /// What it calls itself, with its version.
+    #[serde(default)]
+    pub(crate) server: Option<String>,
+    /// What it was last told that a client of the local user can do, where it is told once.
+    #[serde(default)]
+    pub(crate) declared: Option<Raw>,
     /// It makes tasks for clients that know them.
     #[serde(default)]
     pub(crate) tasks: bool,
@@ -145,16 +154,14 @@ impl Inner {
         Some(Verdict { modern, old_sse: false })
     }
 
-    /// The era to connect with, if it is known.
+    /// The era to connect with, if it is known. How old that is does not matter here: it is looked at again beside the
+    /// calls.
     pub(super) async fn verdict(&self) -> Option<Verdict> {
         let configured = self.configured_verdict();
         let known = lock(self.known().await).clone().filter(|known| {
-            let age = self.clock.millis().saturating_sub(known.at);
-            let fresh = u128::from(age) < VERDICT_LIFE.as_millis();
             let agrees =
                 configured.as_ref().is_none_or(|configured| configured.modern == known.verdict.modern);
-            // A modern server that changed says so; a legacy one that learnt something new does not.
-            agrees && (fresh || known.verdict.modern)
+            agrees && known.at > 0
         });
         known.map(|known| known.verdict).or(configured)
     }
@@ -171,28 +178,18 @@ impl Inner {
         self.known.get_or_init(|| async { Mutex::new(self.remembered.known().await) }).await
     }
 
-    pub(super) async fn learn(&self, verdict: &Verdict, change: impl FnOnce(&mut Known)) {
+    pub(super) async fn learn(&self, change: impl FnOnce(&mut Known)) {
         let known = self.known().await;
-        let now = self.clock.millis();
         let learnt = {
             let mut known = lock(known);
-            let old = known.clone();
-            let unknown = || Known { verdict: verdict.clone(), at: now, asks: false, tasks: false };
-            let mut new = old.clone().unwrap_or_else(unknown);
+            let mut new = known.clone().unwrap_or_default();
             change(&mut new);
-            let age = now.saturating_sub(new.at);
-            if old.as_ref() == Some(&new) && u128::from(age) < VERDICT_LIFE.as_millis() {
+            if known.as_ref() == Some(&new) {
                 return;
             }
-            new.at = now;
             *known = Some(new.clone());
             new
         };
         self.remembered.remember(&learnt).await;
-    }
-
-    pub(super) async fn learn_that_it_asks(&self) {
-        let verdict = Verdict { modern: false, old_sse: false };
-        self.learn(&verdict, |known| known.asks = true).await;
     }
 }

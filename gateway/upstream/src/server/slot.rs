@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use moongate_core::{SessionKey, hash::Map, task::Group};
+use moongate_core::{Raw, SessionKey, hash::Map, task::Group};
 use moongate_telemetry::{Gauge, Held};
 use tokio::{sync::watch, time::Instant};
 
@@ -56,6 +56,8 @@ pub(crate) struct Slot {
     pub(crate) key: Key,
     /// What the server is told in the handshake: as the first of its clients declared it.
     pub(crate) declared: Declared,
+    /// What it is told when it asks for roots, where the key says so: as the first of its clients wrote it.
+    pub(crate) roots: Option<Raw>,
     phase: watch::Sender<Phase>,
     failures: AtomicU64,
     starts: AtomicU64,
@@ -73,10 +75,11 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    pub(crate) fn new(key: Key, declared: Declared, up: Gauge) -> Self {
+    pub(crate) fn new(key: Key, declared: Declared, roots: Option<Raw>, up: Gauge) -> Self {
         Self {
             key,
             declared,
+            roots,
             phase: watch::Sender::new(Phase::Empty),
             failures: AtomicU64::new(0),
             starts: AtomicU64::new(0),
@@ -266,6 +269,24 @@ impl Slot {
         taken
     }
 
+    /// Takes the connection away, whoever uses it; the next call makes another.
+    pub(crate) fn take(&self) -> Option<Arc<Connection>> {
+        let mut taken = None;
+        self.phase.send_if_modified(|phase| {
+            if let Phase::Ready { connection, .. } = phase {
+                taken = Some(Arc::clone(connection));
+                *phase = Phase::Empty;
+            }
+            taken.is_some()
+        });
+        taken
+    }
+
+    /// What was watched through a connection that was taken away; the next one has to.
+    pub(crate) fn watch_later(&self, watched: Vec<(Arc<str>, usize)>) {
+        lock(&self.watched).extend(watched);
+    }
+
     /// Takes the connection away, to be closed. None will follow.
     pub(crate) fn end(&self) -> Option<Arc<Connection>> {
         match self.phase.send_replace(Phase::Over) {
@@ -283,7 +304,8 @@ impl Slot {
             Phase::Starting | Phase::Ready { .. } | Phase::Over => false,
         };
         // What many share is shown to people as well; a session rarely comes back.
-        let patience = if self.key.session.is_some() { Duration::ZERO } else { SHOWN_FOR };
+        let of_few = self.key.session.is_some() || self.key.roots.is_some() || !self.key.lists();
+        let patience = if of_few { Duration::ZERO } else { SHOWN_FOR };
         empty && lock(&self.watched).is_empty() && lock(&self.last_used).elapsed() >= patience
     }
 
@@ -403,7 +425,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_failure_is_told_to_all_who_wait_and_tried_again_after_a_pause() {
-        let slot = Arc::new(Slot::new(Key::default(), Declared::default(), gauge()));
+        let slot = Arc::new(Slot::new(Key::default(), Declared::default(), None, gauge()));
         let tasks = Group::new();
         let tried = Arc::new(AtomicU64::new(0));
         let fail = |_| {
@@ -429,7 +451,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_start_that_is_dropped_leaves_nobody_waiting() {
-        let slot = Arc::new(Slot::new(Key::default(), Declared::default(), gauge()));
+        let slot = Arc::new(Slot::new(Key::default(), Declared::default(), None, gauge()));
         let tasks = Group::new();
         slot.start(&tasks, std::future::pending());
         assert!(matches!(slot.phase(), Phase::Starting));

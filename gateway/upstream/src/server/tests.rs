@@ -3,7 +3,10 @@
 mod calling;
 mod connecting;
 mod offering;
+mod pooling;
+mod probing;
 mod reading;
+mod roots;
 mod sharing;
 
 use std::{
@@ -64,6 +67,7 @@ impl Setup {
             scope: Scope::write(),
             roots: None,
             idle_timeout: None,
+            max_processes: NonZeroUsize::new(4).unwrap(),
             list_timeout: Duration::from_secs(10),
             instructions: true,
             extensions: false,

@@ -15,6 +15,11 @@ impl Shelf {
         self.0.lock().unwrap().values().filter(|put| put.kind.0 == kind).map(|put| put.expires).collect()
     }
 
+    /// Forgets the rows of one kind.
+    pub(crate) fn clear(&self, kind: &str) {
+        self.0.lock().unwrap().retain(|(of, _), _| *of != kind);
+    }
+
     /// The keys of one kind.
     pub(crate) fn keys(&self, kind: &str) -> Vec<String> {
         self.0.lock().unwrap().keys().filter(|(of, _)| *of == kind).map(|(_, key)| key.clone()).collect()

@@ -209,7 +209,9 @@ async fn ask(client: &mut Client, tool: &str, arguments: Value, answer: &str) ->
     if outcome.response["result"]["isError"] == true || !told.contains(answer) {
         return Ok(told);
     }
-    anyhow::ensure!(outcome.questions.len() == 1, "asked {:?}", outcome.questions);
+    // For roots a session is asked once, perhaps by a call before this one.
+    let asked = outcome.questions.len();
+    anyhow::ensure!(asked == 1 || asked == 0 && tool == "ask_roots", "asked {:?}", outcome.questions);
     Ok(WORKS.to_owned())
 }
 

@@ -21,7 +21,7 @@ use crate::{
     engine::{self, Caller, Way},
     gateway::{Gateway, random_id},
     job::{Job, Outcome, Step},
-    legacy::{Hello, Place, take},
+    legacy::{Hello, Place},
     session::Live,
     tally::AGAIN,
     target::UNCHECKED,
@@ -169,7 +169,7 @@ impl Visit<'_> {
         match message {
             Message::Request(request) => session.request(request, accept).await,
             other => {
-                take(&session.live, other);
+                self.gateway.take(self.admitted.principal(), &session.live, other);
                 answer::accepted()
             }
         }

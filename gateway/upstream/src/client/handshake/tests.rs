@@ -4,7 +4,10 @@ use moongate_core::Client;
 use moongate_wire::RpcError;
 use serde_json::Value;
 
-use super::{super::Request, *};
+use super::{
+    super::{Open, Request},
+    *,
+};
 use crate::testing::{Dialled as Dials, Fake, Got, React, discovered, greeting, refused, settle};
 
 /// What became of an attempt.
@@ -27,7 +30,7 @@ impl Outcome {
 }
 
 fn hearing() -> Hearing {
-    Hearing::new("fake".into(), None, false, Group::new(), |_| {})
+    Hearing::new("fake".into(), Open::default(), Group::new(), |_| {})
 }
 
 async fn attempt(main: &Arc<Fake>, old: Option<&Arc<Fake>>, known: Option<Verdict>) -> Outcome {

@@ -42,7 +42,7 @@ async fn each_question_reaches_the_client_and_its_answer_the_server_under_its_ow
         held.answer(json!({"content": []}));
         assert_eq!(call.result().await, json!({"content": []}));
         assert_eq!(caller.rounds().len(), 3);
-        assert_eq!(line.news(), [], "these questions said whose they are");
+        assert_eq!(line.news(), [News::AskedRoots], "the others said whose they are");
     }
 }
 
@@ -51,9 +51,9 @@ async fn a_modern_client_is_asked_in_one_round_what_comes_together_and_a_legacy_
     for (context, rounds) in [
         (
             modern_client as fn(&Arc<Caller>) -> Context,
-            vec![vec!["elicitation/create", "roots/list"], vec!["roots/list"]],
+            vec![vec!["elicitation/create", "roots/list"], vec!["elicitation/create"]],
         ),
-        (legacy_client, vec![vec!["elicitation/create"], vec!["roots/list"], vec!["roots/list"]]),
+        (legacy_client, vec![vec!["elicitation/create"], vec!["roots/list"], vec!["elicitation/create"]]),
     ] {
         let (line, caller) = (Line::to(legacy(Way::Http)).await, Caller::willing());
         let _call = line.call(&context(&caller));
@@ -62,9 +62,11 @@ async fn a_modern_client_is_asked_in_one_round_what_comes_together_and_a_legacy_
         held.ask(json!(2), "roots/list", json!({}));
         assert_eq!(line.fake.response(json!(1)).await["result"]["action"], "accept");
         assert!(line.fake.response(json!(2)).await["result"]["roots"].is_array());
-        held.ask(json!(3), "roots/list", json!({}));
+        held.ask(json!(3), "elicitation/create", form());
         line.fake.response(json!(3)).await;
-        assert_eq!(caller.asked(), rounds);
+        held.ask(json!(4), "roots/list", json!({}));
+        assert!(line.fake.response(json!(4)).await["result"]["roots"].is_array());
+        assert_eq!(caller.asked(), rounds, "for roots once in a session");
         let keys: Vec<_> = caller.rounds().into_iter().flatten().map(|(key, ..)| key).collect();
         let mut once = keys.clone();
         once.sort_unstable();
@@ -163,7 +165,7 @@ async fn a_question_that_the_server_takes_back_is_not_asked_or_withdrawn() {
 
 #[tokio::test(start_paused = true)]
 async fn configured_roots_answer_without_asking() {
-    let roots = super::roots(&["file:///srv".to_owned()]);
+    let roots = super::listed_roots(&["file:///srv".to_owned()]);
     let line = Line::declaring(legacy(Way::Pipe), everything(), Some(roots)).await;
     let caller = Caller::willing();
     line.fake.ask(0, json!("before"), "roots/list", json!({}));
@@ -355,7 +357,7 @@ async fn a_question_without_a_call_is_refused_but_roots_wait_for_the_first() {
     hasty.result().await;
     let _patient = line.call(&modern_client(&caller));
     assert!(line.fake.response(json!(5)).await["result"]["roots"].is_array());
-    assert_eq!(caller.asked(), [["roots/list"], ["roots/list"]]);
+    assert_eq!(caller.asked(), [["roots/list"]], "its session has said it");
 
     let line = Line::declaring(legacy(Way::Pipe), json!({}), None).await;
     line.fake.ask(0, json!(1), "roots/list", json!({}));

@@ -109,7 +109,7 @@ async fn a_refused_form_is_cancelled_and_a_refused_prompt_ends_the_call() {
 
 #[tokio::test(start_paused = true)]
 async fn configured_roots_answer_a_modern_server_too() {
-    let roots = super::roots(&["file:///srv".to_owned()]);
+    let roots = super::listed_roots(&["file:///srv".to_owned()]);
     let line = Line::declaring(modern(Way::Http, json!({})), everything(), Some(roots)).await;
     let caller = Caller::willing();
     let call = line.request(told(), &legacy_client(&caller));

@@ -189,20 +189,7 @@ async fn a_server_that_took_the_place_of_a_modern_one_and_says_nothing_is_looked
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_found_era_is_believed_for_a_day_and_a_configured_one_is_not_looked_for() {
-    let setup = Setup::new(legacy(Way::Pipe));
-    let probes = |setup: &Setup| setup.fake.count("server/discover");
-    setup.call(&bare()).await.unwrap();
-    for (later, expected) in
-        [(Duration::from_hours(23), 1), (Duration::from_hours(2), 2), (Duration::from_hours(23), 2)]
-    {
-        setup.clock.advance(later);
-        let last = setup.fake.dials() - 1;
-        setup.fake.end(last, Fault::Lost("killed".into()));
-        settle().await;
-        setup.call(&bare()).await.unwrap();
-        assert_eq!(probes(&setup), expected, "{later:?}");
-    }
+async fn a_configured_era_is_not_looked_for() {
     for (era, fake, method) in [
         (EraChoice::Legacy, legacy(Way::Http), "initialize"),
         (EraChoice::Modern, modern(Way::Http), "server/discover"),
@@ -361,10 +348,60 @@ async fn stopping_ends_a_start_that_takes_its_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_warm_server_is_there_for_the_first_call() {
-    let setup = Setup::new(legacy(Way::Pipe));
+    let able =
+        client(Version::V2026_07_28, json!({"sampling": {}, "elicitation": {"form": {}, "url": {}}}), "s");
+    for (fake, first) in [(legacy(Way::Pipe), bare()), (modern(Way::Pipe), able)] {
+        let setup = Setup::new(fake);
+        setup.server.warm().await;
+        let status = setup.server.status();
+        assert_eq!((status.state, status.pids), (State::Up, vec![0]));
+        setup.call(&first).await.unwrap();
+        assert_eq!(setup.fake.dials(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_legacy_server_is_warmed_for_clients_like_the_one_that_used_it_last() {
+    let ui = json!({"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html"]}});
+    for capabilities in [
+        json!({"sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}}, "extensions": ui}),
+        json!({"elicitation": {}}),
+        json!({"roots": {}}),
+        json!({}),
+    ] {
+        let shelf = Arc::<Shelf>::default();
+        let usual = client(Version::V2025_11_25, capabilities.clone(), "s");
+        Setup::on(Arc::clone(&shelf), legacy(Way::Pipe), |_| {}).call(&usual).await.unwrap();
+        let setup = Setup::on(Arc::clone(&shelf), legacy(Way::Pipe), |_| {});
+        let other = Context { principal: Principal::anonymous(), ..bare() };
+        setup.call(&other).await.unwrap();
+        setup.server.warm().await;
+        assert_eq!(line(setup.call(&usual).await), 1, "{capabilities}");
+        assert_eq!(setup.fake.dials(), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_keeps_to_roots_is_not_started_for_a_client_whose_roots_are_not_known() {
+    let shelf = Arc::<Shelf>::default();
+    let first = Setup::on(Arc::clone(&shelf), holding(), |_| {});
+    let rooted = client(Version::V2025_11_25, json!({"roots": {}}), "s");
+    let running = first.begin(tool(), &rooted);
+    let held = first.fake.held("tools/call").await;
+    first.fake.ask(0, json!(1), "roots/list", json!({}));
+    first.fake.response(json!(1)).await;
+    held.answer(json!({"content": []}));
+    soon(running).await.unwrap().unwrap();
+    let setup = Setup::on(Arc::clone(&shelf), legacy(Way::Pipe), |_| {});
     setup.server.warm().await;
-    let status = setup.server.status();
-    assert_eq!((status.state, status.pids, status.server.as_deref()), (State::Up, vec![0], Some("fake 1")));
-    setup.call(&bare()).await.unwrap();
-    assert_eq!(setup.fake.dials(), 1);
+    assert_eq!(setup.fake.dials(), 0);
+    let told = |settings: &mut Settings| settings.roots = Some(vec!["file:///srv".to_owned()]);
+    let setup = Setup::on(shelf, legacy(Way::Pipe), told);
+    setup.server.warm().await;
+    assert_eq!(line(setup.call(&rooted).await), 0, "all have the same");
+}
+
+/// A legacy server whose calls the test answers.
+fn holding() -> Arc<Fake> {
+    legacy_but(Way::Pipe, |got| (got.method == "tools/call").then_some(React::Hold))
 }
