@@ -79,7 +79,8 @@ impl Gateway {
     /// Ends all that a session watches; it must not watch anything new by now.
     pub(crate) async fn release(&self, live: &Live) {
         let watches = std::mem::take(&mut *live.watches.lock().await);
-        let ends = watches.into_iter().map(async |(uri, watch)| {
+        // Not an async closure: rustc 1.95 stumbles over one here when it compiles incrementally.
+        let ends = watches.into_iter().map(|(uri, watch)| async move {
             if let Err(error) = watch.end(RELEASE).await {
                 tracing::debug!(%uri, %error, "what an ended session watched was not released");
             }

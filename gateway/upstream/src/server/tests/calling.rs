@@ -345,3 +345,18 @@ async fn what_is_wrong_with_a_server_is_shown_wherever_it_turned_up() {
         assert_eq!(last_error(&silent).as_deref(), shown);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_a_legacy_server_lists_as_a_task_only_is_called_as_one() {
+    for (support, as_task) in [("required", true), ("optional", false)] {
+        let setup = Setup::new(legacy_but(Way::Pipe, move |got| {
+            let definition = || json!({"name": "t", "inputSchema": {"type": "object"}, "execution": {"taskSupport": support}});
+            (got.method == "tools/list").then(|| React::Result(json!({"tools": [definition()]})))
+        }));
+        setup.server.offer(&bare()).await;
+        // What becomes of it is left to those who test tasks.
+        let _outcome = setup.perform(tool(), &bare()).await.is_ok();
+        let got = setup.fake.requests().into_iter().find(|got| got.method == "tools/call").unwrap();
+        assert_eq!(got.params["task"].is_object(), as_task, "{support}");
+    }
+}
