@@ -1,8 +1,8 @@
 //! The embedded Store: one writer thread, a few readers, SQLite.
 //!
 //! ```text
-//! commit, purge    ─bounded queue→ writer thread ─ ≤ 256 changes in one transaction ─fsync→ answers
-//! get, scan, count ─bounded queue→ reader threads, each with a connection of its own ────→ answers
+//! commit, purge      ─bounded queue→ writer thread ─ ≤ 256 changes in one transaction ─fsync→ answers
+//! get, scan, summary ─bounded queue→ reader threads, each with a connection of its own ──→ answers
 //! ```
 //! An fsync costs as much for one change as for many, so whatever was queued while the last transaction was being
 //! written goes into the next one together. Several processes may use the same file. What a row means, and who may see
@@ -27,7 +27,7 @@ use std::{
 use moongate_core::{BoxFuture, Clock, StoreScope};
 use moongate_storage::{
     Error,
-    store::{Batch, Kind, Revision, Row, Rows, Store, Stores},
+    store::{Batch, Kind, Revision, Row, Rows, Store, Stores, Summary},
 };
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
@@ -153,8 +153,8 @@ impl Store for Handle {
         Box::pin(self.threads.read(&self.scope, kind, move |answer| Query::Many { after, limit, answer }))
     }
 
-    fn count(&self, kind: Kind) -> BoxFuture<'_, Result<usize, Error>> {
-        Box::pin(self.threads.read(&self.scope, kind, |answer| Query::Count { answer }))
+    fn summary(&self, kind: Kind) -> BoxFuture<'_, Result<Summary, Error>> {
+        Box::pin(self.threads.read(&self.scope, kind, |answer| Query::Summary { answer }))
     }
 
     /// # Cancel safety

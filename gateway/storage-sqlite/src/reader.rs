@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use moongate_core::Clock;
 use moongate_storage::{
     Error,
-    store::{Kind, Revision, Row},
+    store::{Kind, Revision, Row, Summary},
 };
 use rusqlite::{Connection, Params, params};
 use tokio::sync::{mpsc, oneshot};
@@ -31,8 +31,8 @@ pub(crate) enum Query {
     One { key: String, answer: Answer<Vec<Row>> },
     /// Rows in order of their keys.
     Many { after: Option<String>, limit: usize, answer: Answer<Vec<Row>> },
-    /// How many there are.
-    Count { answer: Answer<usize> },
+    /// How many and how large they are.
+    Summary { answer: Answer<Summary> },
 }
 
 /// Reads until the queue is closed and empty.
@@ -46,7 +46,7 @@ pub(crate) fn run(database: &Database, queue: &Mutex<mpsc::Receiver<Read>>, cloc
             Query::Many { after, limit, answer } => {
                 respond(answer, open, |open| place.many(open, after.as_deref(), limit));
             }
-            Query::Count { answer } => respond(answer, open, |open| place.count(open)),
+            Query::Summary { answer } => respond(answer, open, |open| place.summary(open)),
         }
     }
 }
@@ -101,13 +101,16 @@ impl Place<'_> {
         select(connection, &condition, params![self.scope, self.kind, self.now, from, limit])
     }
 
-    /// Bodies come after everything that is looked at here, so that long ones are passed over unread.
-    fn count(&self, connection: &Connection) -> rusqlite::Result<usize> {
-        let mut statement =
-            connection.prepare_cached(&format!("SELECT count(*) FROM doc WHERE {IN_PLACE}"))?;
-        let Number(count) =
-            statement.query_row(params![self.scope, self.kind, self.now], |row| row.get(0))?;
-        Ok(usize::try_from(count).unwrap_or(usize::MAX))
+    /// Bodies come after everything that is looked at here, and the length of a body before it, so that long ones are passed
+    /// over unread.
+    fn summary(&self, connection: &Connection) -> rusqlite::Result<Summary> {
+        let mut statement = connection.prepare_cached(&format!(
+            "SELECT count(*), coalesce(sum(length(body)), 0), coalesce(max(rev), 0) FROM doc WHERE {IN_PLACE}"
+        ))?;
+        statement.query_row(params![self.scope, self.kind, self.now], |row| {
+            let (Number(rows), Number(bytes), Number(newest)) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            Ok(Summary { rows: usize::try_from(rows).unwrap_or(usize::MAX), bytes, newest: Revision(newest) })
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use moongate_core::{Context, Principal, clock::ClockHandle, task::Group};
-use moongate_storage::store::Put;
+use moongate_storage::store::{Put, Renewal};
 use tempfile::TempDir;
 
 use super::*;
@@ -55,7 +55,11 @@ fn expecting(key: &str, body: &str, revision: u64) -> Put {
 }
 
 fn batch(puts: impl IntoIterator<Item = Put>) -> Batch {
-    Batch { puts: puts.into_iter().collect(), deletes: Vec::new() }
+    Batch { puts: puts.into_iter().collect(), ..Batch::default() }
+}
+
+fn deleting<const N: usize>(keys: [&str; N]) -> Batch {
+    Batch { deletes: keys.map(|key| (KIND, key.to_owned())).into(), ..Batch::default() }
 }
 
 async fn body(store: &dyn Store, key: &str) -> Option<String> {
@@ -91,19 +95,69 @@ async fn rows_survive_reopening() {
 }
 
 #[tokio::test]
-async fn rows_are_counted_where_a_scan_would_find_them() {
+async fn a_summary_is_about_what_a_scan_would_find() {
     let place = Place::new();
     let (stores, clock) = place.open_with_clock();
     let store = local(&stores);
-    assert_eq!(store.count(KIND).await.unwrap(), 0);
+    assert_eq!(store.summary(KIND).await.unwrap(), Summary::default());
     let fleeting = Put { expires: Some(1_001_000), ..put("c", "three") };
     let other = Put { kind: Kind("revocation"), ..put("d", "four") };
-    store.commit(batch([put("a", "one"), put("b", &"two".repeat(100_000)), fleeting, other])).await.unwrap();
+    let rows = [put("a", "one"), put("b", &"two".repeat(100_000)), fleeting, other];
+    let first = store.commit(batch(rows)).await.unwrap();
     stores.own().commit(batch([put("e", "five")])).await.unwrap();
-    assert_eq!(store.count(KIND).await.unwrap(), 3);
+    assert_eq!(store.summary(KIND).await.unwrap(), Summary { rows: 3, bytes: 300_008, newest: first });
     clock.advance(Duration::from_secs(1));
-    assert_eq!(store.count(KIND).await.unwrap(), 2, "an expired row does not count");
+    let left = Summary { rows: 2, bytes: 300_003, newest: first };
+    assert_eq!(store.summary(KIND).await.unwrap(), left, "an expired row does not count");
     assert_eq!(keys(&*store, None, 100).await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_summary_differs_whenever_the_rows_do() {
+    let place = Place::new();
+    let (stores, clock) = place.open_with_clock();
+    let (store, another) = (local(&stores), place.open());
+    let fleeting = Put { expires: Some(1_001_000), ..put("d", "1") };
+    store.commit(batch([put("a", "1"), put("b", "1"), put("c", "1"), fleeting])).await.unwrap();
+    let mut seen = vec![store.summary(KIND).await.unwrap()];
+    let mut differs = async |what: &str| {
+        let summary = store.summary(KIND).await.unwrap();
+        assert!(!seen.contains(&summary), "{what}: {summary:?} was seen before");
+        seen.push(summary);
+    };
+    store.commit(batch([put("a", "2")])).await.unwrap();
+    differs("a row that was replaced by one as long").await;
+    store.commit(deleting(["c"])).await.unwrap();
+    differs("a row less").await;
+    store.commit(Batch { puts: vec![put("e", "1")], ..deleting(["b"]) }).await.unwrap();
+    differs("one for another").await;
+    local(&another).commit(batch([put("e", "2")])).await.unwrap();
+    differs("by another process").await;
+    clock.advance(Duration::from_secs(1));
+    differs("a row that expired").await;
+    let before = store.summary(KIND).await.unwrap();
+    assert_eq!(stores.purge(u64::MAX).await.unwrap(), 1);
+    assert_eq!(store.summary(KIND).await.unwrap(), before, "what had expired was gone already");
+}
+
+#[tokio::test]
+async fn a_renewed_row_goes_later_and_stays_what_it_is() {
+    let place = Place::new();
+    let (stores, clock) = place.open_with_clock();
+    let store = local(&stores);
+    let until = |key: &str| Put { expires: Some(1_001_000), ..put(key, key) };
+    store.commit(batch([until("a"), until("b"), until("c")])).await.unwrap();
+    let before = store.summary(KIND).await.unwrap();
+    let renewal = |key: &str, expires| Renewal { kind: KIND, key: key.to_owned(), expires };
+    let renewals = vec![renewal("a", Some(1_002_000)), renewal("b", None), renewal("unknown", None)];
+    store.commit(Batch { renewals, ..Batch::default() }).await.unwrap();
+    assert_eq!(store.summary(KIND).await.unwrap(), before, "neither bodies nor revisions changed");
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(keys(&*store, None, 10).await, ["a", "b"]);
+    store.commit(Batch { renewals: vec![renewal("c", None)], ..Batch::default() }).await.unwrap();
+    assert_eq!(keys(&*store, None, 10).await, ["a", "b"], "what has expired is not there any more");
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(keys(&*store, None, 10).await, ["b"]);
 }
 
 #[tokio::test]
@@ -155,21 +209,17 @@ async fn a_batch_happens_whole_or_not_at_all() {
     store.commit(batch([put("old", "1"), put("kept", "1")])).await.unwrap();
     let refused = Batch {
         puts: vec![put("new", "2"), expecting("kept", "2", 99), put("newer", "2")],
-        deletes: vec![(KIND, "old".into())],
+        ..deleting(["old"])
     };
     assert!(matches!(store.commit(refused).await, Err(Error::Conflict)));
     assert_eq!(keys(&*store, None, 10).await, ["kept", "old"]);
     assert_eq!(body(&*store, "kept").await.as_deref(), Some("1"));
 
-    let rename =
-        Batch { puts: vec![expecting("new", "2", 0), put("old", "3")], deletes: vec![(KIND, "old".into())] };
+    let rename = Batch { puts: vec![expecting("new", "2", 0), put("old", "3")], ..deleting(["old"]) };
     store.commit(rename).await.unwrap();
     assert_eq!(keys(&*store, None, 10).await, ["kept", "new", "old"]);
     assert_eq!(body(&*store, "old").await.as_deref(), Some("3"), "deleted, then put");
-    store
-        .commit(Batch { puts: vec![], deletes: vec![(KIND, "old".into()), (KIND, "unknown".into())] })
-        .await
-        .unwrap();
+    store.commit(deleting(["old", "unknown"])).await.unwrap();
     assert_eq!(body(&*store, "old").await, None);
 }
 
@@ -242,7 +292,7 @@ async fn scopes_never_meet() {
         assert_eq!(body(&**store, "key").await, Some(n.to_string()));
         assert_eq!(keys(&**store, None, 100).await, [n.to_string(), "key".into()]);
     }
-    handles[1].commit(Batch { puts: vec![], deletes: vec![(KIND, "key".into())] }).await.unwrap();
+    handles[1].commit(deleting(["key"])).await.unwrap();
     for (n, store) in handles.iter().enumerate() {
         assert_eq!(body(&**store, "key").await.is_some(), n != 1);
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use moongate_core::Clock;
 use moongate_storage::{
     Error,
-    store::{Batch, Put},
+    store::{Batch, Put, Renewal},
 };
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use tokio::sync::{mpsc, oneshot};
@@ -147,6 +147,12 @@ fn commit(
     for Put { kind, key, body, expires, .. } in &batch.puts {
         upsert.execute(params![scope, kind.0, key, Number(revision), expires.map(Number), body])?;
     }
+    let mut renew = connection.prepare_cached(
+        "UPDATE doc SET expires = ?5 WHERE scope = ?1 AND kind = ?2 AND key = ?3 AND (expires IS NULL OR expires > ?4)",
+    )?;
+    for Renewal { kind, key, expires } in &batch.renewals {
+        renew.execute(params![scope, kind.0, key, Number(now), expires.map(Number)])?;
+    }
     Ok(revision)
 }
 
@@ -180,7 +186,7 @@ mod tests {
     }
 
     fn commit(puts: impl Into<Vec<Put>>) -> Change {
-        Change::Commit { scope: "s".into(), batch: Batch { puts: puts.into(), deletes: Vec::new() } }
+        Change::Commit { scope: "s".into(), batch: Batch { puts: puts.into(), ..Batch::default() } }
     }
 
     fn connect(directory: &tempfile::TempDir) -> Connection {

@@ -15,4 +15,4 @@ pub use document::{Document, Documents, Plain};
 pub use error::Error;
 pub use memory::{Eviction, MemoryOptions, MemoryState};
 pub use state::{Entry, EventId, Note, Quota, Rate, SessionRecord, State, StreamId, To};
-pub use store::{Batch, Kind, Put, Revision, Row, Rows, Store, Stores};
+pub use store::{Batch, Kind, Put, Renewal, Revision, Row, Rows, Store, Stores, Summary};

@@ -27,8 +27,8 @@ pub trait Store: Send + Sync {
     /// Rows of a kind in key order.
     fn scan<'a>(&'a self, kind: Kind, rows: Rows<'a>) -> BoxFuture<'a, Result<Vec<Row>, Error>>;
 
-    /// How many rows of a kind a scan would find, without reading them.
-    fn count(&self, kind: Kind) -> BoxFuture<'_, Result<usize, Error>>;
+    /// What a scan of a kind would find, without reading it.
+    fn summary(&self, kind: Kind) -> BoxFuture<'_, Result<Summary, Error>>;
 
     /// Applies all of `batch` or nothing. Answers once it is durable.
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, Error>>;
@@ -39,7 +39,7 @@ pub trait Store: Send + Sync {
 pub struct Kind(pub &'static str);
 
 /// Grows with every commit to the database; a row carries that of its last change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Revision(pub u64);
 
 /// One stored row.
@@ -64,6 +64,20 @@ pub struct Rows<'a> {
     pub limit: usize,
 }
 
+/// The rows of a kind without their bodies.
+///
+/// Equal summaries mean the same rows, whoever changed them and whatever expired meanwhile: a row that is put has a greater
+/// revision than every row before it, and without a put there are only fewer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// How many there are.
+    pub rows: usize,
+    /// How many bytes their bodies take.
+    pub bytes: u64,
+    /// The revision of the last one that was put; 0 when there are none.
+    pub newest: Revision,
+}
+
 /// Changes that happen together.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
@@ -71,6 +85,19 @@ pub struct Batch {
     pub puts: Vec<Put>,
     /// Rows to remove, by kind and key.
     pub deletes: Vec<(Kind, String)>,
+    /// Rows that are to go at another time; those that are not there any more stay away.
+    pub renewals: Vec<Renewal>,
+}
+
+/// Another end for a row, whose body and revision stay.
+#[derive(Clone, Debug)]
+pub struct Renewal {
+    /// What sort of thing.
+    pub kind: Kind,
+    /// Unique in its scope and kind.
+    pub key: String,
+    /// When it goes by itself, in milliseconds since 1970.
+    pub expires: Option<u64>,
 }
 
 /// A row to write.

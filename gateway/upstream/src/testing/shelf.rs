@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Mutex};
 
 use moongate_core::BoxFuture;
-use moongate_storage::{Batch, Error, Kind, Put, Revision, Row, Rows, Store};
+use moongate_storage::{Batch, Error, Kind, Put, Revision, Row, Rows, Store, Summary};
 
 /// A store in memory.
 #[derive(Default)]
@@ -45,8 +45,9 @@ impl Store for Shelf {
         Box::pin(std::future::ready(Ok(found)))
     }
 
-    fn count(&self, kind: Kind) -> BoxFuture<'_, Result<usize, Error>> {
-        Box::pin(std::future::ready(Ok(self.keys(kind.0).len())))
+    fn summary(&self, kind: Kind) -> BoxFuture<'_, Result<Summary, Error>> {
+        let rows = self.keys(kind.0).len();
+        Box::pin(std::future::ready(Ok(Summary { rows, ..Summary::default() })))
     }
 
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, Error>> {
