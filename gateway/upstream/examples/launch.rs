@@ -8,7 +8,7 @@ use std::{env, process::ExitCode, sync::Arc};
 use futures_util::StreamExt as _;
 use moongate_core::task::Group;
 use moongate_upstream::{
-    process::{Launcher, Spec, launched},
+    process::{Launcher, Spec},
     transport::{Dial as _, Inbound, Outgoing},
 };
 use moongate_wire::{Message, Raw};
@@ -20,7 +20,7 @@ impl Inbound for Deaf {
 }
 
 fn main() -> ExitCode {
-    launched().unwrap_or_else(gateway)
+    moongate_launch::launched().unwrap_or_else(gateway)
 }
 
 #[tokio::main(flavor = "current_thread")]

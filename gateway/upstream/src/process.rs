@@ -4,7 +4,7 @@
 //! and its connection. When to start one, to share it, to start it again or to stop it is left to the client above.
 //!
 //! ```text
-//! spec ─spawn→ launch (our program again, as supervisor) ─exec→ command
+//! spec ─spawn→ moongate_launch (our program again, as supervisor) ─exec→ command
 //!                                                                │ stdin, stdout, stderr
 //! exchange ←pending─ pipe (a reader, a writer) ──────────────────┤
 //! diagnosis ←ring────────────────────────────────────────────────┘     attend: the end, in order
@@ -12,22 +12,19 @@
 
 mod attend;
 mod connection;
-mod launch;
 mod lines;
 mod pending;
 mod pipe;
 mod ring;
 mod spawn;
 
-use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+use std::{fmt, path::PathBuf, sync::Arc};
 
 use moongate_core::{BoxFuture, task::Group};
-use serde::{Deserialize, Serialize};
+use moongate_launch::Limits;
 use zeroize::Zeroizing;
 
 use crate::transport::{Dial, Fault, Inbound, Transport, Way};
-
-pub use launch::launched;
 
 /// How long a message of a server may be, unless something else is said. Results with images have megabytes.
 pub const MAX_MESSAGE: usize = 16 << 20;
@@ -55,7 +52,7 @@ pub struct Spec {
     pub limits: Limits,
     /// How many bytes a message of it may have.
     pub max_message: usize,
-    /// Our own executable, whose `main` asks [`launched`] first.
+    /// Our own executable, whose `main` asks [`moongate_launch::launched`] first.
     pub launcher: PathBuf,
 }
 
@@ -75,19 +72,6 @@ impl Spec {
             launcher: launcher.into(),
         }
     }
-}
-
-/// What a command and all that it starts may use. How each is enforced is in the connection's diagnosis.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
-    /// Bytes of memory, all processes together.
-    pub memory: Option<u64>,
-    /// Processor time of each process.
-    pub cpu: Option<Duration>,
-    /// Open files of each process.
-    pub open_files: Option<u64>,
-    /// Processes, and with control groups threads too.
-    pub processes: Option<u64>,
 }
 
 /// The value of a variable, which is never shown: `Debug` prints `***`, and the memory is wiped when it is dropped.

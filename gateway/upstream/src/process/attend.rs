@@ -5,31 +5,27 @@
 
 use std::{process::ExitStatus, sync::Arc, time::Duration};
 
-use rustix::process::{Pid, Signal as Kill, kill_process_group};
+use moongate_launch::{SIGNALLED, Supervisor};
+use rustix::process::Signal as Kill;
 use tokio::{
-    process::Child,
     sync::{mpsc, watch},
     time::timeout,
 };
-use tracing::{debug, warn};
+use tracing::debug;
 
-use super::{connection::Shared, launch};
+use super::connection::Shared;
 use crate::transport::Fault;
 
 /// How long a process whose pipe ended has to end, so that its status can be told.
 const EXPLANATION: Duration = Duration::from_millis(500);
 /// How long pipes are read after the end of the process. Nobody holds them then, unless the supervisor was killed.
 const REST: Duration = Duration::from_secs(1);
-/// How long the supervisor has for killing everything.
-const CUT: Duration = Duration::from_secs(3);
 /// How much of the last words is told to callers.
 const WORDS: usize = 200;
-/// What a supervisor adds to the number of a signal.
-const SIGNALLED: i32 = 128;
 
 /// See the module.
 pub(super) struct Attendant {
-    pub(super) supervisor: Child,
+    pub(super) supervisor: Supervisor,
     pub(super) shared: Arc<Shared>,
     /// Why a pipe is of no use.
     pub(super) breaks: mpsc::Receiver<Fault>,
@@ -55,7 +51,7 @@ impl Attendant {
         let _farewell = Farewell(Arc::clone(&self.shared));
         let shared = Arc::clone(&self.shared);
         let status = tokio::select! {
-            status = self.supervisor.wait() => status.ok(),
+            status = self.supervisor.wait() => status,
             Some(fault) = self.breaks.recv() => self.broken(fault).await,
             grace = asked(&mut self.close) => self.end(grace).await,
             () = shared.cut.given() => None,
@@ -69,7 +65,7 @@ impl Attendant {
     /// A pipe is of no use. Mostly because the process ends, whose status says more.
     async fn broken(&mut self, fault: Fault) -> Option<ExitStatus> {
         if matches!(fault, Fault::Lost(_))
-            && let Ok(Ok(status)) = timeout(EXPLANATION, self.supervisor.wait()).await
+            && let Ok(Some(status)) = timeout(EXPLANATION, self.supervisor.wait()).await
         {
             return Some(status);
         }
@@ -82,10 +78,10 @@ impl Attendant {
         self.shared.pending.close(&Fault::Lost("the connection was closed".into()));
         self.shared.finish.give();
         if let Ok(status) = timeout(grace / 3, self.supervisor.wait()).await {
-            return status.ok();
+            return status;
         }
-        self.signal(Kill::TERM);
-        timeout(grace / 3 * 2, self.supervisor.wait()).await.ok()?.ok()
+        self.supervisor.signal(Kill::TERM);
+        timeout(grace / 3 * 2, self.supervisor.wait()).await.ok()?
     }
 
     /// Has everything killed.
@@ -93,19 +89,11 @@ impl Attendant {
         self.shared.pending.close(&Fault::Lost("the connection was closed".into()));
         self.shared.finish.give();
         self.shared.cut.give();
-        if let Ok(Ok(status)) = timeout(CUT, self.supervisor.wait()).await {
-            return self.bury(status);
-        }
-        warn!(upstream = %self.shared.name, pid = self.shared.report.pid, "a supervisor does not end; killing it");
-        self.signal(Kill::KILL);
-        // It ends now, or hangs in the kernel, where nobody can do anything about it.
-        drop(timeout(CUT, self.supervisor.kill()).await);
-        self.raze();
+        self.supervisor.end().await;
     }
 
     /// Tells why the process ended, once everything it wrote was read.
     async fn explain(&mut self, status: ExitStatus) {
-        self.bury(status);
         let [stdout, stderr] = &self.shared.silent;
         // Not longer: if the supervisor was killed, others may hold the pipes.
         drop(timeout(REST, async { tokio::join!(stdout.given(), stderr.given()) }).await);
@@ -120,28 +108,8 @@ impl Attendant {
                 Fault::Lost(format!("{}{words}", ended(status)).into())
             }
         };
-        debug!(upstream = %self.shared.name, pid = self.shared.report.pid, reason = %fault, "the process ended");
+        debug!(upstream = %self.shared.name, pid = self.supervisor.report.pid, reason = %fault, "the process ended");
         self.shared.pending.close(&fault);
-    }
-
-    /// What is left to do for the dead. A supervisor that was killed could not clear up itself.
-    fn bury(&self, status: ExitStatus) {
-        if status.code().is_none() {
-            warn!(upstream = %self.shared.name, pid = self.shared.report.pid, "a supervisor was killed");
-            self.signal(Kill::KILL);
-            self.raze();
-        }
-    }
-
-    fn raze(&self) {
-        self.shared.report.groups.iter().for_each(|group| launch::raze(group));
-    }
-
-    /// Signals the command's group. Its id stays its own until its supervisor, which is our child, has ended.
-    fn signal(&self, signal: Kill) {
-        if let Some(group) = Pid::from_raw(self.shared.report.pid) {
-            let _gone = kill_process_group(group, signal).is_err();
-        }
     }
 }
 

@@ -10,6 +10,7 @@ use moongate_core::{
     BoxFuture,
     task::{Group, Signal},
 };
+use moongate_launch::{Notice, Report, Started};
 use moongate_wire::{Id, Version, write};
 use tokio::{
     io::{AsyncBufRead, AsyncBufReadExt as _},
@@ -20,11 +21,9 @@ use tracing::debug;
 use super::{
     Spec,
     attend::Attendant,
-    launch::{Notice, Report},
     pending::{Pending, Ticket},
     pipe::{self, Garbage, Item, Reader},
     ring::{Mask, Ring},
-    spawn::Started,
 };
 use crate::transport::{Diagnosis, Event, Exchange, Fault, Inbound, Outgoing, Outward, Transport};
 
@@ -74,7 +73,8 @@ pub(super) fn connect(
     inbound: Arc<dyn Inbound>,
     tasks: &Group,
 ) -> Arc<dyn Transport> {
-    let Started { supervisor, stdin, stdout, stderr, report } = started;
+    let Started { supervisor, stdin, stdout, stderr } = started;
+    let report = supervisor.report.clone();
     let shared = Arc::new(Shared {
         name: Arc::clone(&spec.name),
         report,
@@ -107,7 +107,7 @@ pub(super) fn connect(
         }
     });
     let sharing = Arc::clone(&shared);
-    tasks.spawn(async move {
+    let writer = stdin.map(|stdin| async move {
         // A message that is cut off by the end of the pipe is not missed by anybody.
         tokio::select! {
             _broken = pipe::write(stdin, queued, &sharing.pending) => {
@@ -116,6 +116,9 @@ pub(super) fn connect(
             () = sharing.finish.given() => {}
         }
     });
+    if let Some(writer) = writer {
+        tasks.spawn(writer);
+    }
     let (mask, sharing) = (Mask::of(spec, std::env::vars_os()), Arc::clone(&shared));
     tasks.spawn(async move {
         let _silent = Given(sharing.silent[1].clone());

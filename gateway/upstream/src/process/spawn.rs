@@ -1,24 +1,17 @@
 //! Starts a command under its supervisor: which program, in which environment.
 //!
-//! In: a spec and our own environment. Out: the supervisor, its pipes, and its report that the command is about to run.
+//! In: a spec and our own environment. Out: a command that is about to run, with its supervisor and its pipes.
 
 use std::{
     env,
     ffi::{OsStr, OsString},
     path::{Path, PathBuf},
-    process::Stdio,
 };
 
+use moongate_launch::{Input, Launch, Started};
 use rustix::fs::{Access, access};
-use tokio::{
-    io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader},
-    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
-};
 
-use super::{
-    Secret, Spec,
-    launch::{self, Notice, Order, Report},
-};
+use super::{Secret, Spec};
 use crate::transport::Fault;
 
 /// What every program is given of our environment, if we have it.
@@ -48,23 +41,10 @@ const FAMILIES: [&str; 2] = ["LC_", "XDG_"];
 /// Where programs are looked for when nobody says so.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// How long the supervisor's first line may be.
-const LONGEST_REPORT: u64 = 64 << 10;
-
-/// A command that is about to run.
-#[derive(Debug)]
-pub(super) struct Started {
-    pub(super) supervisor: Child,
-    pub(super) stdin: ChildStdin,
-    pub(super) stdout: ChildStdout,
-    pub(super) stderr: BufReader<ChildStderr>,
-    pub(super) report: Report,
-}
-
 /// Starts what `spec` says.
 ///
 /// # Cancel safety
-/// Dropping the future closes standard error, whereupon the supervisor kills what it has started.
+/// Dropping the future ends what was started.
 pub(super) async fn spawn(spec: &Spec) -> Result<Started, Fault> {
     let environment = environment(env::vars_os().collect(), &spec.inherit_env, &spec.env);
     let path = environment.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.as_os_str());
@@ -74,45 +54,21 @@ pub(super) async fn spawn(spec: &Spec) -> Result<Started, Fault> {
     }
     let program = find(&spec.command, path.unwrap_or(OsStr::new(DEFAULT_PATH)), here).map_err(unreached)?;
 
-    let order = Order { gateway: own_pid(), limits: spec.limits.clone() };
-    let arguments = launch::arguments(&order).map_err(|error| unreached(error.to_string()))?;
-    let mut command = Command::new(&spec.launcher);
-    command.args(arguments).arg(program).arg(&spec.command).args(&spec.args);
-    command.env_clear().envs(environment).current_dir(here);
-    // Keys pressed at our terminal are for us, not for the supervisor.
-    command.process_group(0);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let launcher = spec.launcher.display();
-    let mut supervisor =
-        command.spawn().map_err(|error| unreached(format!("cannot start {launcher}: {error}")))?;
-    let pipes = (supervisor.stdin.take(), supervisor.stdout.take(), supervisor.stderr.take());
-    let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
-        return Err(unreached("the process has no pipes".to_owned()));
+    let launch = Launch {
+        launcher: spec.launcher.clone(),
+        program,
+        name: spec.command.clone().into(),
+        args: spec.args.iter().map(OsString::from).collect(),
+        environment,
+        directory: here.to_owned(),
+        limits: spec.limits.clone(),
+        confinement: None,
     };
-    let mut stderr = BufReader::new(stderr);
-    let report = report(&mut stderr).await?;
-    Ok(Started { supervisor, stdin, stdout, stderr, report })
-}
-
-fn own_pid() -> i32 {
-    rustix::process::getpid().as_raw_nonzero().get()
+    launch.start(Input::Piped).await.map_err(|error| unreached(error.to_string()))
 }
 
 fn unreached(text: String) -> Fault {
     Fault::Unreached(text.into())
-}
-
-/// Reads the supervisor's first line. The rest is the command's.
-async fn report(stderr: &mut BufReader<ChildStderr>) -> Result<Report, Fault> {
-    let mut line = Vec::new();
-    let read = stderr.take(LONGEST_REPORT).read_until(b'\n', &mut line).await;
-    read.map_err(|error| unreached(format!("the supervisor cannot be heard: {error}")))?;
-    let line = String::from_utf8_lossy(&line);
-    match Notice::read(&line) {
-        Some(Notice::Ready(report)) => Ok(report),
-        Some(Notice::Failed(reason)) => Err(unreached(format!("cannot start the process: {reason}"))),
-        None => Err(unreached(format!("the supervisor did not start: {}", line.trim_end()))),
-    }
 }
 
 /// What a program is given: the common variables, those that are inherited by name, and those that are listed, which win.

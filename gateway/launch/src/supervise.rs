@@ -1,4 +1,4 @@
-//! The supervisor of a child process: `moongate __launch`.
+//! The supervisor of a command: `moongate __launch`.
 //!
 //! A gateway that is killed cannot clean up, and a death signal reaches one process only: `npx` would leave its `sh` and
 //! `node` alive. So between the gateway and each command stays a process of our own, single-threaded and without a
@@ -14,10 +14,6 @@
 //! prepares itself and then becomes the command under the same process id. Limits set on the supervisor would be
 //! inherited too, but would hit the supervisor first.
 
-mod fence;
-#[cfg(target_os = "linux")]
-mod tree;
-
 use std::{
     ffi::OsString,
     fs::File,
@@ -30,17 +26,22 @@ use std::{
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
-    process::{Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process_group, wait, waitpid},
+    process::{
+        Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process, kill_process_group, setsid, wait,
+    },
     stdio::{dup2_stdin, dup2_stdout},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::Limits;
-
-pub(super) use fence::{Fence, raze};
+use crate::{
+    Confinement, Limits, SIGNALLED,
+    confine::Outcome,
+    fence::{Fence, Gate},
+    tree::Sight,
+};
 
 /// The command of the gateway's executable that runs this file. Not for people, and in no help.
-pub(super) const COMMAND: &str = "__launch";
+const COMMAND: &str = "__launch";
 const SUPERVISE: &str = "supervise";
 const EXEC: &str = "exec";
 
@@ -50,20 +51,21 @@ const FAILED: &str = "failed: ";
 
 /// What shells answer with for a command that cannot be run.
 const NOT_RUN: u8 = 127;
-/// What shells add to the number of a signal.
-const SIGNALLED: i32 = 128;
 
 /// How often orphans are reaped, and limits looked at that nothing else enforces.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// How often orphans are reaped when nothing needs to be watched.
 const SLOW_TICK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+/// How long to wait for children that die before looking again.
+const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
 /// What the gateway asks of a supervisor.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Order {
+pub(crate) struct Order {
     /// The process that must be alive.
-    pub(super) gateway: i32,
-    pub(super) limits: Limits,
+    pub(crate) gateway: i32,
+    pub(crate) limits: Limits,
+    pub(crate) confinement: Option<Confinement>,
 }
 
 /// What the second step does to itself before it becomes the command.
@@ -71,23 +73,26 @@ pub(super) struct Order {
 struct Preparation {
     supervisor: i32,
     limits: Limits,
+    confinement: Option<Confinement>,
     fence: Fence,
 }
 
 /// What the gateway is told before the command runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Report {
+pub struct Report {
     /// The command's process, and its group.
-    pub(super) pid: i32,
+    pub pid: i32,
     /// How limits are enforced.
-    pub(super) notes: Vec<String>,
+    pub notes: Vec<String>,
     /// Where in the control group file systems the command is.
-    pub(super) groups: Vec<PathBuf>,
+    pub groups: Vec<PathBuf>,
+    /// What of the confinement could not be enforced.
+    pub unconfined: Vec<String>,
 }
 
 /// A line of ours on standard error.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Notice {
+pub enum Notice {
     /// The command is about to run.
     Ready(Report),
     /// It was not run.
@@ -96,7 +101,7 @@ pub(super) enum Notice {
 
 impl Notice {
     /// Reads a line, unless it is the command's own.
-    pub(super) fn read(line: &str) -> Option<Self> {
+    pub fn read(line: &str) -> Option<Self> {
         let text = line.trim_end().strip_prefix(MARK)?;
         match text.strip_prefix(FAILED) {
             Some(reason) => Some(Self::Failed(reason.to_owned())),
@@ -115,7 +120,7 @@ impl Notice {
 }
 
 /// The arguments with which a supervisor of this command is started.
-pub(super) fn arguments(order: &Order) -> Result<[OsString; 3], serde_json::Error> {
+pub(crate) fn arguments(order: &Order) -> Result<[OsString; 3], serde_json::Error> {
     Ok([COMMAND.into(), SUPERVISE.into(), serde_json::to_string(order)?.into()])
 }
 
@@ -157,10 +162,12 @@ fn supervise(order: &Order, command: Vec<OsString>) -> Result<u8, String> {
     }
     adopt_orphans()?;
     let fence = Fence::build(&order.limits);
+    // Before the command runs, which may see to it that this process can open nothing more.
+    let (gate, sight) = (fence.gate(), Sight::open());
     let outcome = start(order, &fence, command).map(|pid| {
         let mut ward = Ward { pid, status: None };
-        watch(&gateway, &mut ward, &fence);
-        ward.clear(&fence)
+        watch(&gateway, &mut ward, &fence, &sight);
+        ward.clear(&fence, gate, &sight)
     });
     fence.remove();
     outcome
@@ -168,11 +175,16 @@ fn supervise(order: &Order, command: Vec<OsString>) -> Result<u8, String> {
 
 fn start(order: &Order, fence: &Fence, command: Vec<OsString>) -> Result<Pid, String> {
     let supervisor = getpid().as_raw_nonzero().get();
-    let preparation = Preparation { supervisor, limits: order.limits.clone(), fence: fence.clone() };
+    let (limits, confinement) = (order.limits.clone(), order.confinement.clone());
+    let preparation = Preparation { supervisor, limits, confinement, fence: fence.clone() };
     let settings = serde_json::to_string(&preparation).map_err(|error| error.to_string())?;
     let program = own_program().map_err(|error| error.to_string())?;
     let mut step = Command::new(program);
-    step.args([COMMAND, EXEC, &settings]).args(command).process_group(0);
+    step.args([COMMAND, EXEC, &settings]).args(command);
+    // A confined one makes a session of its own, which has a group too, and no terminal.
+    if order.confinement.is_none() {
+        step.process_group(0);
+    }
     let child = step.spawn().map_err(|error| format!("cannot start the second step: {error}"))?;
     // From here on only the command holds its pipes: whoever reads them sees when it closes them.
     let nothing = File::options().read(true).write(true).open("/dev/null");
@@ -190,18 +202,29 @@ fn own_program() -> io::Result<PathBuf> {
 fn become_command(preparation: &Preparation, command: Vec<OsString>) -> Result<u8, String> {
     die_with(preparation.supervisor)?;
     preparation.fence.enter()?;
-    let notes = preparation.fence.limit(&preparation.limits)?;
+    let mut notes = preparation.fence.limit(&preparation.limits)?;
     let mut command = command.into_iter();
     let program = command.next().ok_or("no program is given")?;
     let name = command.next().ok_or("no name is given")?;
     let pid = getpid().as_raw_nonzero().get();
-    Notice::Ready(Report { pid, notes, groups: preparation.fence.groups() }).write();
+    let groups = preparation.fence.groups();
+    // Last, because from here on this process can do next to nothing but become the command.
+    let outcome = preparation.confinement.as_ref().map_or(Ok(Outcome::default()), confine)?;
+    // Again, because changes of a process's rights may undo it.
+    die_with(preparation.supervisor)?;
+    notes.extend(outcome.notes);
+    Notice::Ready(Report { pid, notes, groups, unconfined: outcome.missing }).write();
     let error = Command::new(&program).arg0(name).args(command).exec();
     Err(format!("cannot run {}: {error}", program.display()))
 }
 
+fn confine(confinement: &Confinement) -> Result<Outcome, String> {
+    setsid().map_err(|error| format!("cannot leave the terminal: {error}"))?;
+    confinement.enter()
+}
+
 /// Waits until the command or the gateway has ended, nobody listens any more, or a limit is broken.
-fn watch(gateway: &Life, ward: &mut Ward, fence: &Fence) {
+fn watch(gateway: &Life, ward: &mut Ward, fence: &Fence, sight: &Sight) {
     let command = Life::of(ward.pid);
     let stderr = io::stderr();
     let blind = gateway.descriptor.is_none() || command.descriptor.is_none();
@@ -216,7 +239,7 @@ fn watch(gateway: &Life, ward: &mut Ward, fence: &Fence) {
         if happened || !gateway.is_parent() || ward.reap() {
             return;
         }
-        if let Some(breach) = fence.breach() {
+        if let Some(breach) = fence.breach(sight) {
             return say(&breach);
         }
     }
@@ -270,19 +293,22 @@ impl Ward {
         }
     }
 
-    /// Kills everything below this process, and says with which status to end.
-    fn clear(mut self, fence: &Fence) -> u8 {
+    /// Kills everything below this process, and says with which status to end. Does not return while a child is left,
+    /// whether it can be seen or not.
+    fn clear(mut self, fence: &Fence, gate: Gate, sight: &Sight) -> u8 {
         if self.status.is_none() {
-            // It may have ended by itself: then there may be others in its group.
+            // It may have ended by itself: then there may be others in its group. It may have left its group.
             let _gone = kill_process_group(self.pid, Signal::KILL).is_err();
+            let _gone = kill_process(self.pid, Signal::KILL).is_err();
         }
-        fence.close();
+        gate.close();
         // The command is reaped last, so that until then its id, by which the gateway signals it, is nobody else's.
-        #[cfg(target_os = "linux")]
-        while tree::clear(self.pid) && !self.is_alone() {}
-        if self.status.is_none() {
-            self.status =
-                waitpid(Some(self.pid), WaitOptions::empty()).ok().flatten().map(|(_, status)| status);
+        loop {
+            sight.clear(self.pid);
+            if self.is_alone() {
+                break;
+            }
+            let _nothing = poll(&mut [], Some(&MOMENT)).is_err();
         }
         if let Some(reason) = fence.obituary() {
             say(&reason);
@@ -325,7 +351,12 @@ mod tests {
 
     #[test]
     fn a_notice_is_told_from_what_the_command_says() {
-        let report = Report { pid: 7, notes: vec!["memory: 1 MiB".to_owned()], groups: Vec::new() };
+        let report = Report {
+            pid: 7,
+            notes: vec!["memory: 1 MiB".to_owned()],
+            groups: Vec::new(),
+            unconfined: Vec::new(),
+        };
         let line = format!("{MARK}{}\n", serde_json::to_string(&report).unwrap());
         assert_eq!(Notice::read(&line), Some(Notice::Ready(report)));
         let line = format!("{MARK}{FAILED}no such file\n");

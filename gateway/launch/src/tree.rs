@@ -1,9 +1,14 @@
 //! The processes below this one, as `/proc` shows them.
 //!
 //! Every orphan among them becomes our child, so whatever its group or session, a descendant is found by following
-//! parents.
+//! parents. The kernel lists the children of a process, if it was built to; else every process is looked at.
 
-use std::{collections::BTreeSet, fs, os::fd::OwnedFd};
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    io::{self, Read as _, Seek as _},
+    os::fd::OwnedFd,
+};
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -22,7 +27,7 @@ const CULLS: usize = 100;
 
 /// A process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Process {
+pub(crate) struct Process {
     pid: i32,
     parent: i32,
     /// Has ended, and its parent has not asked.
@@ -70,46 +75,79 @@ impl Process {
     }
 }
 
-/// The sum of memory that is used below this process, and how many processes there are. Memory that two of them share
-/// counts twice.
-pub(super) fn usage() -> (u64, u64) {
-    let all = living(&all());
-    let pages: u64 = all.iter().map(|process| process.resident).sum();
-    (pages.saturating_mul(page_size() as u64), all.len() as u64)
+/// How descendants are found.
+#[derive(Debug)]
+pub(crate) struct Sight {
+    /// The list of our children, where there is such a thing. Open from the start: whoever may set the limits of this
+    /// process can take the right to open files from it, and with that everything else to see by.
+    children: Option<File>,
 }
 
-/// Kills everything below this process until nothing is to be seen, and reaps what becomes our child but `command`. What
-/// starts while `/proc` is read may not be seen. False where nothing can be seen at all.
-pub(super) fn clear(command: Pid) -> bool {
-    loop {
-        cull(command);
-        let all = all();
-        let found = living(&all);
-        if found.is_empty() {
-            return !all.is_empty();
-        }
-        let mut dying: Vec<_> = found.into_iter().filter_map(Process::kill).collect();
-        dying.truncate(AWAITED);
-        await_ends(&dying);
+impl Sight {
+    /// To be opened before a command runs.
+    pub(crate) fn open() -> Self {
+        let list = format!("/proc/self/task/{}/children", getpid().as_raw_nonzero());
+        Self { children: File::open(list).ok() }
     }
-}
 
-/// Kills our own children as fast as they come. One that starts another and ends is gone before a walk through `/proc`
-/// reaches it, and so is the next; but each of them becomes our child, and the list of those is read in no time. Their
-/// ids cannot be another's before we reap them.
-fn cull(command: Pid) {
-    let list = format!("/proc/self/task/{}/children", getpid().as_raw_nonzero());
-    for _ in 0..CULLS {
-        let text = fs::read_to_string(&list).unwrap_or_default();
-        let children = text.split_ascii_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?));
-        let mut dying = 0;
-        for child in children.filter(|child| *child != command) {
-            let _gone = kill_process(child, Signal::KILL).is_err();
-            dying += usize::from(matches!(waitpid(Some(child), WaitOptions::NOHANG), Ok(None)));
+    /// The sum of memory that is used below this process, and how many processes there are. Memory that two of them share
+    /// counts twice.
+    pub(crate) fn usage(&self) -> (u64, u64) {
+        let all = self.living();
+        let pages: u64 = all.iter().map(|process| process.resident).sum();
+        (pages.saturating_mul(page_size() as u64), all.len() as u64)
+    }
+
+    /// Kills everything below this process until nothing is to be seen, and reaps what becomes our child but `command`.
+    /// What starts meanwhile may not be seen, and there may be nothing to see by: whether a child is left only `wait`
+    /// knows.
+    pub(crate) fn clear(&self, command: Pid) {
+        loop {
+            self.cull(command);
+            let found = self.living();
+            if found.is_empty() {
+                return;
+            }
+            let mut dying: Vec<_> = found.into_iter().filter_map(Process::kill).collect();
+            dying.truncate(AWAITED);
+            await_ends(&dying);
         }
-        if dying == 0 {
-            return;
+    }
+
+    /// Kills our own children as fast as they come. One that starts another and ends is gone before a walk through `/proc`
+    /// reaches it, and so is the next; but each of them becomes our child, and the list of those is read in no time. Their
+    /// ids cannot be another's before we reap them.
+    fn cull(&self, command: Pid) {
+        for _ in 0..CULLS {
+            let mut dying = 0;
+            for child in self.children().into_iter().filter(|child| *child != command) {
+                let _gone = kill_process(child, Signal::KILL).is_err();
+                dying += usize::from(matches!(waitpid(Some(child), WaitOptions::NOHANG), Ok(None)));
+            }
+            if dying == 0 {
+                return;
+            }
         }
+    }
+
+    /// Our children, as far as they can be told.
+    fn children(&self) -> Vec<Pid> {
+        let read = |mut list: &File| {
+            let mut text = String::new();
+            list.rewind()?;
+            list.read_to_string(&mut text)?;
+            io::Result::Ok(text)
+        };
+        let text = self.children.as_ref().and_then(|list| read(list).ok()).unwrap_or_default();
+        numbers(&text).into_iter().filter_map(Pid::from_raw).collect()
+    }
+
+    /// The descendants of this process that run.
+    fn living(&self) -> Vec<Process> {
+        let own = getpid().as_raw_nonzero().get();
+        let mut found = if self.children.is_some() { listed_below(own) } else { below(own, &all()) };
+        found.retain(|process| !process.dead);
+        found
     }
 }
 
@@ -127,11 +165,26 @@ fn await_ends(dying: &[OwnedFd]) {
     }
 }
 
-/// The descendants of this process that run.
-fn living(all: &[Process]) -> Vec<Process> {
-    let mut found = below(getpid().as_raw_nonzero().get(), all);
-    found.retain(|process| !process.dead);
+/// The descendants of `root` by the lists of children, which each thread has for itself.
+fn listed_below(root: i32) -> Vec<Process> {
+    let mut known = BTreeSet::from([root]);
+    let mut ahead = vec![root];
+    let mut found = Vec::new();
+    while let Some(parent) = ahead.pop() {
+        let threads = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
+        let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+        for pid in lists.flat_map(|list| numbers(&list)) {
+            if known.insert(pid) {
+                ahead.push(pid);
+                found.extend(Process::read(pid));
+            }
+        }
+    }
     found
+}
+
+fn numbers(list: &str) -> Vec<i32> {
+    list.split_ascii_whitespace().filter_map(|number| number.parse().ok()).collect()
 }
 
 /// Every process there is to see.
@@ -187,6 +240,31 @@ mod tests {
         found.sort_unstable();
         assert_eq!(found, [4, 8, 9]);
         assert!(below(3, &all).is_empty());
+    }
+
+    #[test]
+    fn the_lists_of_children_tell_whom_a_look_at_everybody_tells() {
+        let script = "sleep 1000 & (sleep 1000 & sleep 1000 & wait) & echo; wait";
+        let mut shell = std::process::Command::new("setsid");
+        shell
+            .args(["sh", "-c", script])
+            .stdin(std::process::Stdio::null())
+            .stdout(std::process::Stdio::piped());
+        let mut shell = shell.spawn().unwrap();
+        let root = i32::try_from(shell.id()).unwrap();
+        let ids = |found: Vec<Process>| found.iter().map(|process| process.pid).collect::<BTreeSet<_>>();
+        // They come one after the other.
+        let (listed, looked) = loop {
+            let pair = (ids(listed_below(root)), ids(below(root, &all())));
+            if pair.0.len() == 4 && pair.1.len() == 4 {
+                break pair;
+            }
+            std::thread::yield_now();
+        };
+        rustix::process::kill_process_group(Pid::from_child(&shell), Signal::KILL).unwrap();
+        shell.wait().unwrap();
+        assert_eq!(listed, looked);
+        assert!(listed_below(root).is_empty());
     }
 
     #[test]

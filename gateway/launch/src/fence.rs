@@ -8,7 +8,8 @@
 mod place;
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -16,14 +17,14 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
 use self::place::{Place, Release};
-use super::Limits;
+use crate::{Limits, tree::Sight};
 
 /// How often a control group is asked to go away. Its last process may still be on its way out.
 const REMOVALS: usize = 100;
 
 /// How the limits of one command are enforced.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(in super::super) struct Fence {
+pub(crate) struct Fence {
     memory: Option<Bound>,
     processes: Option<Bound>,
 }
@@ -43,9 +44,13 @@ struct Group {
     release: Release,
 }
 
+/// Files of the control groups and what is written to each in the end. Open from the start, as [`Sight`] is.
+#[derive(Debug)]
+pub(crate) struct Gate(Vec<(File, &'static str)>);
+
 impl Fence {
     /// Finds out what can be used here, and makes the control groups.
-    pub(super) fn build(limits: &Limits) -> Self {
+    pub(crate) fn build(limits: &Limits) -> Self {
         let bound = |limit: Option<u64>, controller: &str| {
             limit.map(|limit| Bound { limit, group: Group::make(controller, limit) })
         };
@@ -53,7 +58,7 @@ impl Fence {
     }
 
     /// The directories of the control groups.
-    pub(super) fn groups(&self) -> Vec<PathBuf> {
+    pub(crate) fn groups(&self) -> Vec<PathBuf> {
         let mut directories: Vec<_> = self.each_group().map(|group| group.directory.clone()).collect();
         directories.dedup();
         directories
@@ -64,7 +69,7 @@ impl Fence {
     }
 
     /// Puts this process into the control groups.
-    pub(super) fn enter(&self) -> Result<(), String> {
+    pub(crate) fn enter(&self) -> Result<(), String> {
         for directory in self.groups() {
             fs::write(directory.join("cgroup.procs"), "0")
                 .map_err(|error| format!("cannot enter {}: {error}", directory.display()))?;
@@ -73,7 +78,7 @@ impl Fence {
     }
 
     /// Sets the limits of this process, and says in words how each is enforced.
-    pub(super) fn limit(&self, limits: &Limits) -> Result<Vec<String>, String> {
+    pub(crate) fn limit(&self, limits: &Limits) -> Result<Vec<String>, String> {
         let mut notes = Vec::new();
         if let Some(Bound { limit, group }) = &self.memory {
             let way = if let Some(group) = group {
@@ -97,25 +102,25 @@ impl Fence {
             restrict(Resource::Nofile, files)?;
             notes.push(format!("open files: {files} for each process, by RLIMIT_NOFILE"));
         }
+        if let Some(bytes) = limits.file_size {
+            restrict(Resource::Fsize, bytes)?;
+            notes.push(format!("size of a file: {bytes} bytes, by RLIMIT_FSIZE"));
+        }
         Ok(notes)
     }
 
     /// Whether the supervisor has to look.
-    pub(super) fn is_watched(&self) -> bool {
+    pub(crate) fn is_watched(&self) -> bool {
         [&self.memory, &self.processes].into_iter().flatten().any(|bound| bound.group.is_none())
     }
 
     /// What is broken of that which the supervisor watches.
-    pub(super) fn breach(&self) -> Option<String> {
-        #[cfg(target_os = "linux")]
-        if self.is_watched() {
-            let (memory, processes) = super::tree::usage();
-            return self.broken(memory, processes);
-        }
-        None
+    pub(crate) fn breach(&self, sight: &Sight) -> Option<String> {
+        self.is_watched()
+            .then(|| sight.usage())
+            .and_then(|(memory, processes)| self.broken(memory, processes))
     }
 
-    #[cfg(target_os = "linux")]
     fn broken(&self, memory: u64, processes: u64) -> Option<String> {
         let over = |bound: &Option<Bound>, used: u64| {
             bound
@@ -127,17 +132,18 @@ impl Fence {
         memory.or_else(|| over(&self.processes, processes).map(too_many_processes))
     }
 
-    /// Lets nothing new start in the control groups, so that whoever starts processes faster than they are killed loses.
-    pub(super) fn close(&self) {
-        for group in self.each_group() {
+    /// What the control groups are closed with.
+    pub(crate) fn gate(&self) -> Gate {
+        let open = |directory: &Path, (file, text)| Some((writable(&directory.join(file)).ok()?, text));
+        let ways = |directory: PathBuf| {
             // Where there is no such file, the kernel does not know this way; killing one by one goes on regardless.
-            let _unknown = put(&group.directory, "cgroup.kill", "1").is_err();
-            let _unknown = put(&group.directory, "pids.max", "0").is_err();
-        }
+            [("cgroup.kill", "1"), ("pids.max", "0")].into_iter().filter_map(move |way| open(&directory, way))
+        };
+        Gate(self.groups().into_iter().flat_map(ways).collect())
     }
 
     /// What the kernel killed somebody for.
-    pub(super) fn obituary(&self) -> Option<String> {
+    pub(crate) fn obituary(&self) -> Option<String> {
         let Bound { limit, group } = self.memory.as_ref()?;
         let directory = &group.as_ref()?.directory;
         let told = ["memory.events", "memory.oom_control"];
@@ -149,8 +155,18 @@ impl Fence {
     }
 
     /// Removes the control groups, which are empty by now.
-    pub(super) fn remove(&self) {
+    pub(crate) fn remove(&self) {
         self.groups().iter().for_each(|directory| remove(directory));
+    }
+}
+
+impl Gate {
+    /// Kills what is in the control groups and lets nothing new start there, so that whoever starts processes faster than
+    /// they are killed loses.
+    pub(crate) fn close(self) {
+        for (mut file, text) in self.0 {
+            let _refused = io::Write::write_all(&mut file, text.as_bytes()).is_err();
+        }
     }
 }
 
@@ -189,7 +205,7 @@ impl Group {
 }
 
 /// Ends what is left in a control group whose supervisor was killed, and removes it.
-pub(in super::super) fn raze(directory: &Path) {
+pub(crate) fn raze(directory: &Path) {
     let text = fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
     for pid in text.lines().filter_map(|line| rustix::process::Pid::from_raw(line.parse().ok()?)) {
         let _gone = rustix::process::kill_process(pid, rustix::process::Signal::KILL).is_err();
@@ -208,8 +224,11 @@ fn remove(directory: &Path) {
 
 /// Writes to a file that the kernel has made; one that is not there is not made.
 fn put(directory: &Path, file: &str, text: &str) -> io::Result<()> {
-    let mut file = fs::OpenOptions::new().write(true).open(directory.join(file))?;
-    io::Write::write_all(&mut file, text.as_bytes())
+    io::Write::write_all(&mut writable(&directory.join(file))?, text.as_bytes())
+}
+
+fn writable(file: &Path) -> io::Result<File> {
+    File::options().write(true).open(file)
 }
 
 /// Sets a limit of this process; one below it that is there already stays.
@@ -229,7 +248,6 @@ fn out_of_memory(limit: u64) -> String {
     format!("moongate: the process was killed: its memory limit is {limit} bytes")
 }
 
-#[cfg(target_os = "linux")]
 fn too_many_processes(limit: u64) -> String {
     format!("moongate: the process was killed: it may start {limit} processes at most")
 }
@@ -238,7 +256,6 @@ fn too_many_processes(limit: u64) -> String {
 mod tests {
     use super::*;
 
-    #[cfg(target_os = "linux")]
     #[test]
     fn what_a_control_group_enforces_is_not_watched() {
         let group = Group { directory: "x".into(), release: Release::One };
