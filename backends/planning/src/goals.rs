@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use moongate_core::{
     Clock, Scope,
-    builtin::{ToolError, ToolOutput, ToolSpec},
+    builtin::{Effect, ToolError, ToolOutput, ToolSpec},
     schema,
 };
 use serde::{Deserialize, Serialize};
@@ -65,7 +65,7 @@ pub(crate) fn tools() -> Vec<ToolSpec> {
             input_schema: goal("What is to be reached"),
             aliases: &[],
             scope: Scope::WRITE,
-            destructive: false,
+            effect: Effect::Adds,
         },
         ToolSpec {
             name: "list_goals",
@@ -74,7 +74,7 @@ pub(crate) fn tools() -> Vec<ToolSpec> {
             input_schema: nothing(),
             aliases: &[],
             scope: Scope::READ,
-            destructive: false,
+            effect: Effect::Reads,
         },
         ToolSpec {
             name: "update_goal",
@@ -83,7 +83,7 @@ pub(crate) fn tools() -> Vec<ToolSpec> {
             input_schema: goal("The new text of the current goal"),
             aliases: &[],
             scope: Scope::WRITE,
-            destructive: true,
+            effect: Effect::Overwrites,
         },
         ToolSpec {
             name: "clear_goal",
@@ -92,7 +92,7 @@ pub(crate) fn tools() -> Vec<ToolSpec> {
             input_schema: nothing(),
             aliases: &[],
             scope: Scope::WRITE,
-            destructive: true,
+            effect: Effect::Overwrites,
         },
     ]
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use moongate_core::{
     Scope,
     arguments::Whole,
-    builtin::{ToolError, ToolOutput, ToolSpec},
+    builtin::{Effect, ToolError, ToolOutput, ToolSpec},
     schema,
 };
 use serde::Deserialize;
@@ -48,7 +48,7 @@ pub(crate) fn tools() -> Vec<ToolSpec> {
             ),
             aliases: &["add_note", "add_observation", "add_scratchpad"],
             scope: Scope::WRITE,
-            destructive: false,
+            effect: Effect::Adds,
         },
         ToolSpec {
             name: "clear_memo",
@@ -57,7 +57,7 @@ pub(crate) fn tools() -> Vec<ToolSpec> {
             input_schema: schema::object(json!({"id": schema::number(0, "The id of the memo")}), &["id"]),
             aliases: &["clear_scratchpad"],
             scope: Scope::WRITE,
-            destructive: true,
+            effect: Effect::Overwrites,
         },
     ]
 }

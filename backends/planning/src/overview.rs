@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use moongate_core::{
     Scope,
-    builtin::{Fragment, ToolError, ToolOutput, ToolSpec},
+    builtin::{Effect, Fragment, ToolError, ToolOutput, ToolSpec},
     schema,
 };
 use serde::Deserialize;
@@ -37,7 +37,7 @@ pub(crate) fn tools() -> Vec<ToolSpec> {
             ),
             aliases: &["get_current_state"],
             scope: Scope::READ,
-            destructive: false,
+            effect: Effect::Reads,
         },
         ToolSpec {
             name: "clear_session",
@@ -46,7 +46,7 @@ pub(crate) fn tools() -> Vec<ToolSpec> {
             input_schema: schema::object(json!({}), &[]),
             aliases: &[],
             scope: Scope::WRITE,
-            destructive: true,
+            effect: Effect::Overwrites,
         },
     ]
 }

@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use moongate_core::{
     Scope,
     arguments::Whole,
-    builtin::{ToolError, ToolOutput, ToolSpec},
+    builtin::{Effect, ToolError, ToolOutput, ToolSpec},
     schema,
 };
 use serde::{Deserialize, Serialize};
@@ -102,7 +102,7 @@ pub(crate) fn tools() -> Vec<ToolSpec> {
             ),
             aliases: &[],
             scope: Scope::WRITE,
-            destructive: false,
+            effect: Effect::Adds,
         },
         ToolSpec {
             name: "critiqueAndReflection",
@@ -118,7 +118,7 @@ pub(crate) fn tools() -> Vec<ToolSpec> {
             ),
             aliases: &[],
             scope: Scope::WRITE,
-            destructive: false,
+            effect: Effect::Adds,
         },
     ]
 }

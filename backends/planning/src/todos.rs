@@ -5,7 +5,7 @@ use std::{fmt::Write, sync::Arc};
 use moongate_core::{
     Scope,
     arguments::Whole,
-    builtin::{ToolError, ToolOutput, ToolSpec},
+    builtin::{Effect, ToolError, ToolOutput, ToolSpec},
     schema,
 };
 use serde::{Deserialize, Serialize};
@@ -112,7 +112,7 @@ pub(crate) fn tools() -> Vec<ToolSpec> {
             ),
             aliases: &[],
             scope: Scope::WRITE,
-            destructive: false,
+            effect: Effect::Adds,
         },
         ToolSpec {
             name: "mark_todo",
@@ -130,7 +130,7 @@ pub(crate) fn tools() -> Vec<ToolSpec> {
             ),
             aliases: &[],
             scope: Scope::WRITE,
-            destructive: false,
+            effect: Effect::Adds,
         },
         ToolSpec {
             name: "update_todo",
@@ -149,7 +149,7 @@ pub(crate) fn tools() -> Vec<ToolSpec> {
             ),
             aliases: &[],
             scope: Scope::WRITE,
-            destructive: true,
+            effect: Effect::Overwrites,
         },
         ToolSpec {
             name: "clear_todos",
@@ -158,7 +158,7 @@ pub(crate) fn tools() -> Vec<ToolSpec> {
             input_schema: schema::object(json!({"ids": ids("The todos to remove; empty means all")}), &[]),
             aliases: &[],
             scope: Scope::WRITE,
-            destructive: true,
+            effect: Effect::Overwrites,
         },
     ]
 }

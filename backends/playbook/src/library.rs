@@ -112,7 +112,7 @@ impl<'a> Library<'a> {
     /// Removes a playbook. Its owner never changes, so nobody can slip in between check and removal.
     pub(crate) async fn delete(&self, id: &str) -> Result<(), Error> {
         self.load(id).await?;
-        let batch = Batch { puts: Vec::new(), deletes: vec![(PLAYBOOK, id.to_owned())] };
+        let batch = Batch { deletes: vec![(PLAYBOOK, id.to_owned())], ..Batch::default() };
         self.store.commit(batch).await?;
         Ok(())
     }
@@ -168,7 +168,7 @@ impl<'a> Library<'a> {
             expires: None,
             expected: Some(expected),
         };
-        match self.store.commit(Batch { puts: vec![put], deletes: Vec::new() }).await {
+        match self.store.commit(Batch { puts: vec![put], ..Batch::default() }).await {
             Ok(_) => Ok(true),
             Err(storage::Error::Conflict) => Ok(false),
             Err(error) => Err(error.into()),
@@ -177,7 +177,7 @@ impl<'a> Library<'a> {
 
     /// Refuses when the session is full. Creations that overlap may go a few over the limit, which hurts nobody.
     async fn make_room(&self) -> Result<(), Error> {
-        if self.store.count(PLAYBOOK).await? < MAX_PLAYBOOKS { Ok(()) } else { Err(Error::Full) }
+        if self.store.summary(PLAYBOOK).await?.rows < MAX_PLAYBOOKS { Ok(()) } else { Err(Error::Full) }
     }
 
     async fn chunk(&self, after: Option<&str>) -> Result<Vec<Row>, Error> {

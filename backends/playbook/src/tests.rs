@@ -5,7 +5,7 @@ use std::time::Duration;
 use moongate_core::{Backend, BoxFuture, Call, Operation, Principal, StoreScope, clock::ClockHandle};
 use moongate_storage::{
     self as storage,
-    store::{Batch, Kind, Put, Revision, Row, Rows, Store},
+    store::{Batch, Kind, Put, Revision, Row, Rows, Store, Summary},
 };
 use moongate_storage_sqlite::{Durability, Options, SqliteStore};
 use moongate_upstream::{BuiltinBackend, ToolErrors};
@@ -395,7 +395,7 @@ async fn a_full_session_names_the_tool_that_makes_room() {
         expires: None,
         expected: None,
     });
-    let batch = Batch { puts: puts.collect(), deletes: Vec::new() };
+    let batch = Batch { puts: puts.collect(), ..Batch::default() };
     stores.open(&me().store_scope()).commit(batch).await.unwrap();
     let (told, text) = desk.err(&me(), "create_playbook", json!({"name": "one more"})).await;
     assert_eq!(text, "At most 1000 playbooks are kept. Make room with delete_playbook");
@@ -416,8 +416,8 @@ impl Store for Sealed {
         panic!("{rows:?} were read")
     }
 
-    fn count(&self, kind: Kind) -> BoxFuture<'_, Result<usize, storage::Error>> {
-        self.0.count(kind)
+    fn summary(&self, kind: Kind) -> BoxFuture<'_, Result<Summary, storage::Error>> {
+        self.0.summary(kind)
     }
 
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, storage::Error>> {

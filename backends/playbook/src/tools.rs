@@ -1,6 +1,10 @@
 //! The tools and the shapes of their arguments.
 
-use moongate_core::{Scope, builtin::ToolSpec, schema};
+use moongate_core::{
+    Scope,
+    builtin::{Effect, ToolSpec},
+    schema,
+};
 use serde_json::{Value, json};
 
 /// Steps of one playbook. Its size in bytes is bounded as well.
@@ -14,14 +18,14 @@ pub(crate) fn all() -> Vec<ToolSpec> {
 }
 
 fn writing() -> Vec<ToolSpec> {
-    let tool = |name, title, description, input_schema, destructive| ToolSpec {
+    let tool = |name, title, description, input_schema, effect| ToolSpec {
         name,
         title,
         description,
         input_schema,
         aliases: &[],
         scope: Scope::WRITE,
-        destructive,
+        effect,
     };
     vec![
         tool(
@@ -30,21 +34,21 @@ fn writing() -> Vec<ToolSpec> {
             "Stores a reusable workflow: a goal, steps with their tools, and how to tell that it worked. Texts may use \
              {{name}} for values that inputs declare.",
             schema::object(content(), &["name"]),
-            false,
+            Effect::Adds,
         ),
         tool(
             "update_playbook",
             "Update playbook",
             "Changes the given parts of a playbook. A given list of steps replaces the old one.",
             schema::object(json!({"id": id(), "playbook": changes()}), &["id"]),
-            true,
+            Effect::Overwrites,
         ),
         tool(
             "delete_playbook",
             "Delete playbook",
             "Removes a playbook for good.",
             schema::object(json!({"id": id()}), &["id"]),
-            true,
+            Effect::Overwrites,
         ),
     ]
 }
@@ -57,7 +61,7 @@ fn reading() -> Vec<ToolSpec> {
         input_schema,
         aliases: &[],
         scope: Scope::READ,
-        destructive: false,
+        effect: Effect::Reads,
     };
     let value = json!({"type": ["string", "number", "boolean"]});
     let inputs = json!({"type": "object", "additionalProperties": value, "maxProperties": MAX_INPUTS,

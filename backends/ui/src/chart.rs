@@ -7,7 +7,7 @@ use std::fmt::{self, Write};
 
 use moongate_core::{
     Scope,
-    builtin::{ToolError, ToolOutput, ToolSpec},
+    builtin::{Effect, ToolError, ToolOutput, ToolSpec},
     html::{self, Escaped},
     schema,
 };
@@ -69,7 +69,7 @@ pub(crate) fn tools() -> Vec<ToolSpec> {
         ),
         aliases: &[],
         scope: Scope::READ,
-        destructive: false,
+        effect: Effect::Reads,
     }]
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use moongate_core::{
     Clock, Scope,
-    builtin::{ToolError, ToolOutput, ToolSpec},
+    builtin::{Effect, ToolError, ToolOutput, ToolSpec},
     html::{self, Escaped},
     schema,
 };
@@ -51,7 +51,7 @@ pub(crate) fn tools() -> Vec<ToolSpec> {
             ),
             aliases: &[],
             scope: Scope::READ,
-            destructive: false,
+            effect: Effect::Reads,
         },
         ToolSpec {
             name: "resume_from_wait",
@@ -68,7 +68,7 @@ pub(crate) fn tools() -> Vec<ToolSpec> {
             ),
             aliases: &[],
             scope: Scope::READ,
-            destructive: false,
+            effect: Effect::Reads,
         },
     ]
 }

@@ -6,7 +6,7 @@ use std::{any::Any, fmt::Write, sync::Arc};
 
 use moongate_core::{
     Clock, Raw, Scope,
-    builtin::{ToolError, ToolOutput, ToolSpec},
+    builtin::{Effect, ToolError, ToolOutput, ToolSpec},
     html::{self, Escaped},
     schema,
 };
@@ -115,7 +115,7 @@ pub(crate) fn tools() -> Vec<ToolSpec> {
             ),
             aliases: &[],
             scope: Scope::WRITE,
-            destructive: false,
+            effect: Effect::Adds,
         },
         ToolSpec {
             name: "reply_prompt",
@@ -135,7 +135,7 @@ pub(crate) fn tools() -> Vec<ToolSpec> {
             ),
             aliases: &[],
             scope: Scope::WRITE,
-            destructive: false,
+            effect: Effect::Adds,
         },
     ]
 }

@@ -29,6 +29,7 @@ const SAMPLING_CONTEXT: u8 = 1 << 2;
 const FORMS: u8 = 1 << 3;
 const URLS: u8 = 1 << 4;
 const ROOTS: u8 = 1 << 5;
+const EXTENSIONS: u8 = 1 << 6;
 
 impl Abilities {
     /// What `client` can do. Reads its capabilities once, without building them.
@@ -45,11 +46,17 @@ impl Abilities {
                     let mut hasher = DefaultHasher::new();
                     value.as_bytes().hash(&mut hasher);
                     extensions = hasher.finish();
+                    flags |= EXTENSIONS;
                 }
                 _ => {}
             }
         }
         Self { version, flags, extensions }
+    }
+
+    /// What a client of `version` can do that declared nothing.
+    pub fn none(version: Version) -> Self {
+        Self { version, flags: 0, extensions: 0 }
     }
 
     /// Whether its model can be asked.
@@ -80,6 +87,11 @@ impl Abilities {
     /// Whether it says which directories are open.
     pub fn tells_roots(self) -> bool {
         self.has(ROOTS)
+    }
+
+    /// Whether it declared any extension.
+    pub fn has_extensions(self) -> bool {
+        self.has(EXTENSIONS)
     }
 
     /// The capability that `question` needs and this client lacks, such as `sampling` or `elicitation.url`.

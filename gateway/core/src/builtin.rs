@@ -11,7 +11,7 @@ use serde_json::Value;
 
 pub use moongate_wire::write::{Fragment, escape};
 
-use crate::{CallError, Context, Scope, SessionKey};
+use crate::{CallError, Context, ResourcePage, Scope, SessionKey};
 
 /// A backend of tools in this process.
 pub trait Builtin: Send + Sync {
@@ -21,7 +21,13 @@ pub trait Builtin: Send + Sync {
     /// Its tools, in the order they are listed. Called once.
     fn tools(&self) -> Vec<ToolSpec>;
 
-    /// Runs the tool called `tool` (its canonical name) on arguments that fit its schema. Dropping the future cancels.
+    /// Aliases that [`call_tool`](Self::call_tool) gets as they are, because a tool does not do quite the same under them.
+    fn told_aliases(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Runs the tool called `tool` (its canonical name, or one of the told aliases) on arguments that fit its schema.
+    /// Dropping the future cancels.
     fn call_tool(
         &self,
         tool: &str,
@@ -48,8 +54,90 @@ pub struct ToolSpec {
     pub aliases: &'static [&'static str],
     /// What a caller needs to hold: [`Scope::READ`] or [`Scope::WRITE`].
     pub scope: &'static str,
-    /// Whether it overwrites or removes something, so that a client may ask its user first.
-    pub destructive: bool,
+    /// What it does to the world, so that a client may ask its user first.
+    pub effect: Effect,
+}
+
+/// What a tool does to the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing: it only tells.
+    Reads,
+    /// It adds something to the gateway's own state.
+    Adds,
+    /// It overwrites or removes something there.
+    Overwrites,
+    /// Whatever its caller says: it runs programs.
+    Anything,
+}
+
+/// What a backend in this process lets its callers read by address, beside its tools.
+///
+/// Every function gets the caller's context and answers for that caller alone; an address that is another's is as unknown as
+/// one that never was ([`CallError::unknown_resource`]). Changes are announced through [`crate::Changes`].
+pub trait Resources: Send + Sync {
+    /// How addresses are formed. Called once.
+    fn templates(&self) -> Vec<TemplateSpec>;
+
+    /// Whether any are ever listed. What cannot be listed is no reason to ask before every list.
+    fn lists(&self) -> bool;
+
+    /// The resources this caller has, in an order that lasts: those behind `after`, the `next` of the page before, or the
+    /// first ones.
+    fn list(
+        &self,
+        after: Option<&str>,
+        cx: &Context,
+    ) -> impl Future<Output = Result<ResourcePage, CallError>> + Send;
+
+    /// What lies at `uri`.
+    fn read(
+        &self,
+        uri: &str,
+        cx: &Context,
+    ) -> impl Future<Output = Result<Vec<ResourceContents>, CallError>> + Send;
+
+    /// The caller wants to hear of updates of `uri`. Several may, and one may several times.
+    fn subscribe(&self, uri: &str, cx: &Context) -> impl Future<Output = Result<(), CallError>> + Send;
+
+    /// One subscription less. What a session still watches when it ends is ended by `session_ended`.
+    fn unsubscribe(&self, uri: &str, cx: &Context) -> impl Future<Output = Result<(), CallError>> + Send;
+}
+
+/// How the addresses of some resources are formed.
+#[derive(Clone, Debug)]
+pub struct TemplateSpec {
+    /// An RFC 6570 template; `{name}` and `{+name}` are understood.
+    pub uri_template: &'static str,
+    /// A name for programs.
+    pub name: &'static str,
+    /// A short title for people.
+    pub title: &'static str,
+    /// What lies there, for the model.
+    pub description: &'static str,
+}
+
+/// What was read at one address.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceContents {
+    /// The address.
+    pub uri: String,
+    /// What kind of data it is.
+    pub mime_type: String,
+    /// The data.
+    #[serde(flatten)]
+    pub data: ResourceData,
+}
+
+/// The data of a resource.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ResourceData {
+    /// As it is.
+    Text(String),
+    /// As base64.
+    Blob(String),
 }
 
 /// What a tool answers.

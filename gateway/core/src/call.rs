@@ -9,7 +9,7 @@ use moongate_wire::Raw;
 pub struct Call {
     /// The operation with its parameters.
     pub operation: Operation,
-    /// The client's `_meta` as it came, for backends that pass calls on.
+    /// The client's `_meta` as it came, for backends that pass calls on; none where it says no more than every request.
     pub meta: Option<Raw>,
     /// What the client said beside the message about parameters that no schema declares, for backends that pass calls on by
     /// HTTP: the part after `Mcp-Param-`, and the value as it came.
@@ -30,7 +30,7 @@ impl Call {
 pub enum Operation {
     /// `tools/call`
     CallTool {
-        /// The name as the backend knows it.
+        /// The name as the backend knows it: the tool's own, or the alias it was called by.
         name: Arc<str>,
         /// An object, free of context fields.
         arguments: Raw,

@@ -13,6 +13,9 @@ pub enum Change {
     Prompts,
     /// `notifications/resources/list_changed`
     Resources,
+    /// `notifications/resources/list_changed`, too: of the resources that callers have of their own. What is offered to all
+    /// stays as it is.
+    OwnResources,
     /// `notifications/resources/updated`
     Updated {
         /// The resource, or one inside the subscribed one.

@@ -2,7 +2,10 @@
 //!
 //! A backend can address stored state only through the keys made here, so it cannot reach another caller's by mistake.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use moongate_wire::Era;
 use tokio::time::Instant;
@@ -53,6 +56,8 @@ pub struct Client {
     pub capabilities: Raw,
     /// `{name, version, …}`, as it wrote it.
     pub info: Option<Raw>,
+    /// What [`Client::abilities`] found in the capabilities when it was first asked; a new client begins without.
+    pub able: OnceLock<Abilities>,
 }
 
 /// A transport session of one principal.
@@ -141,19 +146,24 @@ impl StoreScope {
 impl Client {
     /// A client of `version` that declared nothing.
     pub fn bare(version: Version) -> Self {
-        Self { version, capabilities: Raw::empty_object(), info: None }
+        Self { version, capabilities: Raw::empty_object(), info: None, able: OnceLock::new() }
     }
 
     /// The same in memory of its own, for whoever keeps it longer than the request it was read from.
     #[must_use]
     pub fn detached(&self) -> Self {
         let info = self.info.as_ref().map(Raw::detached);
-        Self { version: self.version, capabilities: self.capabilities.detached(), info }
+        let (capabilities, able) = (self.capabilities.detached(), self.able.clone());
+        Self { version: self.version, capabilities, info, able }
     }
 
-    /// What it can do for a server.
+    /// What it can do for a server; read once, because each call of a session asks.
     pub fn abilities(&self) -> Abilities {
-        Abilities::of(self)
+        // As most modern ones have it, of which each request has its own.
+        if self.capabilities.as_bytes() == b"{}" {
+            return Abilities::none(self.version);
+        }
+        *self.able.get_or_init(|| Abilities::of(self))
     }
 
     /// The declared capability `name`, unless it is absent or `null`.

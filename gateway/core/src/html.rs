@@ -12,7 +12,7 @@ use std::fmt::{self, Write};
 
 use moongate_wire::Raw;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Text with the five characters that mean something in HTML replaced, fit for content and for quoted attributes.
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +78,20 @@ pub fn page(title: &str, body: &str) -> String {
 
 /// The content block that embeds `html` in a result.
 pub fn resource(uri: &str, html: &str) -> Raw {
-    Raw::of(&json!({"type": "resource", "resource": {"uri": uri, "mimeType": "text/html", "text": html}}))
+    Raw::of(&embedded(uri, html))
+}
+
+/// As [`resource`], with `annotations` that tell the host what it is about.
+pub fn annotated_resource(uri: &str, html: &str, annotations: Value) -> Raw {
+    let mut block = embedded(uri, html);
+    if let Some(members) = block.as_object_mut() {
+        members.insert("annotations".to_owned(), annotations);
+    }
+    Raw::of(&block)
+}
+
+fn embedded(uri: &str, html: &str) -> Value {
+    json!({"type": "resource", "resource": {"uri": uri, "mimeType": "text/html", "text": html}})
 }
 
 const STYLE: &str = "\

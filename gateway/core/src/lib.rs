@@ -6,6 +6,7 @@
 //! the configuration file.
 
 pub mod abilities;
+pub mod address;
 pub mod arguments;
 pub mod backend;
 pub mod builtin;
@@ -26,7 +27,7 @@ pub mod task;
 
 pub use abilities::{Abilities, TASKS};
 pub use backend::Backend;
-pub use builtin::Builtin;
+pub use builtin::{Builtin, Resources};
 pub use call::{Call, Operation, Reply, TaskAct};
 pub use changes::{Announcement, Audience, Change, Changes};
 pub use clock::Clock;
@@ -34,7 +35,7 @@ pub use context::{Client, Context, ContextIds, SessionKey, StateKey, StoreScope}
 pub use error::{CallError, Kind, Side};
 pub use futures_core::future::BoxFuture;
 pub use moongate_wire::{Id, Raw, RpcError, Version};
-pub use offer::{Offer, Prompt, Resource, Template, Tool};
+pub use offer::{Offer, Prompt, Resource, ResourcePage, Template, Tool};
 pub use peer::{Answer, Ask, Level, Note, Peer};
 pub use principal::Principal;
 pub use scope::{Scope, Scopes};

@@ -17,6 +17,8 @@ pub struct Offer {
     pub resources: Vec<Arc<Resource>>,
     /// `resources/templates/list`
     pub templates: Vec<Arc<Template>>,
+    /// Whether callers have resources of their own ([`crate::Backend::resources`]) beside these.
+    pub has_own_resources: bool,
     /// A few sentences for the model.
     pub instructions: Option<Arc<str>>,
     /// How long this offer stays good when nothing is announced.
@@ -38,6 +40,13 @@ pub struct Tool {
     pub scope: Scope,
     /// Arguments that a modern HTTP request repeats in a header (`x-mcp-header`).
     pub header_params: Vec<HeaderParam>,
+}
+
+impl Tool {
+    /// What a caller who said `name` called: an alias, or else the tool's own name, whatever a route shows it as.
+    pub fn called(&self, name: &str) -> &Arc<str> {
+        self.aliases.iter().find(|alias| ***alias == *name).unwrap_or(&self.name)
+    }
 }
 
 /// An argument that a header repeats.
@@ -65,6 +74,15 @@ pub struct Resource {
     pub uri: Arc<str>,
     /// The definition object.
     pub definition: Raw,
+}
+
+/// Some of the resources that are one caller's own, which no shared offer holds.
+#[derive(Clone, Debug, Default)]
+pub struct ResourcePage {
+    /// In the order they are listed.
+    pub resources: Vec<Resource>,
+    /// Where the next page begins, unless this is the last.
+    pub next: Option<String>,
 }
 
 /// A resource template.

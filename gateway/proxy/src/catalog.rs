@@ -211,7 +211,7 @@ impl Catalog {
     /// Something changed: what was derived from the old lists is not used any more. What changed for one principal costs
     /// others nothing.
     pub fn changed(&self, Announcement { change, audience }: &Announcement) {
-        if matches!(change, Change::Updated { .. } | Change::Task { .. }) {
+        if matches!(change, Change::OwnResources | Change::Updated { .. } | Change::Task { .. }) {
             return;
         }
         if *audience == Audience::Everybody {

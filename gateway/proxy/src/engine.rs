@@ -156,8 +156,12 @@ impl Gateway {
     }
 
     /// One of the four lists.
-    pub(crate) async fn list(&self, caller: &Caller, method: Method, cursor: Option<&str>) -> Outcome {
+    pub(crate) async fn list(&self, caller: &Caller, method: Method, params: &Params) -> Outcome {
         let view = self.view(caller).await;
+        if method == Method::ListResources && !view.owners().is_empty() {
+            // On the heap: most lists are at hand.
+            return Box::pin(self.list_with_own(caller, &view, params)).await;
+        }
         let list = match method {
             Method::ListTools => view.tool_list.of(Face::of(caller.client.version)),
             Method::ListPrompts => &view.prompt_list,
@@ -165,10 +169,7 @@ impl Gateway {
             Method::ListTemplates => &view.template_list,
             _ => return Err(unsupported(method)),
         };
-        // Lists depend on the caller's scopes, so nobody else may be given them.
-        let freshness = Some(Freshness { ttl: view.ttl, public: false });
-        // A page is written here, and may be too long to look through for nothing.
-        Ok(Reply { freshness, may_have_meta: false, ..list.page(cursor)?.into() })
+        Ok(listed(list.page(params.cursor())?, view.ttl))
     }
 
     /// `completion/complete`, and the start and end of a subscription: calls that neither ask nor report.
@@ -343,7 +344,7 @@ impl Gateway {
         catalog.view(&caller.admitted, caller.profile.as_ref(), &caller.client, cx).await
     }
 
-    fn context(
+    pub(crate) fn context(
         &self,
         caller: &Caller,
         params: &Params,
@@ -362,6 +363,13 @@ impl Gateway {
         }
         Ok(context_of(caller, resolved, peer, deadline))
     }
+}
+
+/// A page of a list that stays good so long. Lists depend on the caller's scopes, so nobody else may be given them.
+pub(crate) fn listed(page: Raw, ttl: Duration) -> Reply {
+    let freshness = Some(Freshness { ttl, public: false });
+    // A page is written here, and may be too long to look through for nothing.
+    Reply { freshness, may_have_meta: false, ..page.into() }
 }
 
 /// The context ids of a call, from wherever this caller may name them.

@@ -7,11 +7,11 @@ use std::sync::{
 
 use moongate_config::Config;
 use moongate_core::{
-    Backend, BoxFuture, Call, CallError, Client, Clock, Context, Offer, Prompt, Raw, Reply, Resource, Scope,
-    SessionKey, Template, Tool,
+    Backend, BoxFuture, Call, CallError, Client, Clock, Context, Offer, Principal, Prompt, Raw, Reply,
+    Resource, ResourcePage, Scope, Scopes, SessionKey, Soon, Template, Tool,
 };
 use moongate_security::{
-    Secret,
+    Authenticator, Credentials, Identity, Secret, Verdict,
     gate::{Admitted, Gate, Settings},
     keyring::Keyring,
     policy::Rules,
@@ -42,6 +42,10 @@ pub(crate) struct Fake {
     pub(crate) asking: Notify,
     /// The calls it got.
     pub(crate) calls: Mutex<Vec<Call>>,
+    /// The resources of each caller, by number behind this scheme, and how many there are on a page.
+    pub(crate) own: Option<(&'static str, usize, usize)>,
+    /// Which calls are never answered.
+    unanswered: fn(&Call) -> bool,
 }
 
 impl Fake {
@@ -53,6 +57,8 @@ impl Fake {
             asked: AtomicUsize::new(0),
             asking: Notify::new(),
             calls: Mutex::default(),
+            own: None,
+            unanswered: |_| false,
         }
     }
 
@@ -61,6 +67,16 @@ impl Fake {
         answer: impl Fn(&Call) -> Result<T, CallError> + Send + Sync + 'static,
     ) -> Self {
         Self { answer: Box::new(move |call| answer(call).map(Into::into)), ..self }
+    }
+
+    /// The same, leaving some calls without an answer.
+    pub(crate) fn leaving(self, unanswered: fn(&Call) -> bool) -> Self {
+        Self { unanswered, ..self }
+    }
+
+    /// The same, with so many resources for every caller, and so many on a page.
+    pub(crate) fn owning(self, scheme: &'static str, count: usize, page: usize) -> Self {
+        Self { own: Some((scheme, count, page)), ..self }
     }
 
     /// The same, offering nothing until it is let go.
@@ -94,9 +110,27 @@ impl Backend for Fake {
     }
 
     fn call<'a>(&'a self, call: Call, _cx: &'a Context) -> BoxFuture<'a, Result<Reply, CallError>> {
-        let answer = (self.answer)(&call);
+        let (answer, unanswered) = ((self.answer)(&call), (self.unanswered)(&call));
         self.calls.lock().unwrap().push(call);
+        if unanswered {
+            return Box::pin(std::future::pending());
+        }
         Box::pin(async move { answer })
+    }
+
+    fn resources<'a>(
+        &'a self,
+        after: Option<&'a str>,
+        cx: &'a Context,
+    ) -> BoxFuture<'a, Result<ResourcePage, CallError>> {
+        let (scheme, count, page) = self.own.unwrap_or_default();
+        let begin = after.map_or(0, |after| after.parse().unwrap());
+        let end = count.min(begin + page);
+        let session = &cx.ids.session;
+        let own = |number| Resource::clone(&resource(&format!("{scheme}://{session}/{number}")));
+        let resources = (begin..end).map(own).collect();
+        let next = (end < count).then(|| end.to_string());
+        Box::pin(std::future::ready(Ok(ResourcePage { resources, next })))
     }
 
     fn roots_changed(&self, _session: &SessionKey) {}
@@ -140,6 +174,24 @@ pub(crate) fn tools(names: &[&str]) -> Offer {
 
 pub(crate) fn gate() -> Gate {
     Gate::new(Settings::default(), Vec::new(), Arc::new(MemoryState::new(MemoryOptions::default())))
+}
+
+/// Lets everybody in as one and the same.
+struct Everybody(Identity);
+
+impl Authenticator for Everybody {
+    fn authenticate<'a>(&'a self, _: &'a Credentials<'a>) -> Soon<'a, Verdict> {
+        Soon::now(Verdict::Admit(self.0.clone()))
+    }
+}
+
+/// Somebody with these scopes.
+pub(crate) async fn admitted(principal: Principal, scopes: &[&str]) -> Admitted {
+    let scopes: Scopes = scopes.iter().copied().map(Scope::new).collect();
+    let identity = Identity { principal, scopes: Arc::new(scopes) };
+    let state = Arc::new(MemoryState::new(MemoryOptions::default()));
+    let gate = Gate::new(Settings::default(), vec![Arc::new(Everybody(identity))], state);
+    gate.admit_local(Some("")).await.unwrap()
 }
 
 /// The local user, who may do everything.

@@ -45,7 +45,7 @@ impl Filter {
         match change {
             Change::Tools => self.tools && audience.has(principal),
             Change::Prompts => self.prompts && audience.has(principal),
-            Change::Resources => self.resources && audience.has(principal),
+            Change::Resources | Change::OwnResources => self.resources && audience.has(principal),
             Change::Updated { uri } => self
                 .uris
                 .iter()
@@ -155,7 +155,9 @@ pub fn notification(change: &Change, subscription: Option<&Id>) -> Raw {
     let (method, params) = match change {
         Change::Tools => ("notifications/tools/list_changed", Raw::empty_object()),
         Change::Prompts => ("notifications/prompts/list_changed", Raw::empty_object()),
-        Change::Resources => ("notifications/resources/list_changed", Raw::empty_object()),
+        Change::Resources | Change::OwnResources => {
+            ("notifications/resources/list_changed", Raw::empty_object())
+        }
         Change::Updated { uri } => {
             ("notifications/resources/updated", write::object([("uri", &Raw::of(&**uri))]))
         }

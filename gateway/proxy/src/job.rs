@@ -310,13 +310,13 @@ impl Drop for WaitGuard<'_> {
 ///
 /// # Cancel safety
 /// Dropping the future drops the call.
-pub async fn within(
+pub async fn within<T>(
     limit: Duration,
     start: Instant,
     outbox: &Outbox,
     upstream: Option<&str>,
-    mut call: BoxFuture<'_, Outcome>,
-) -> Outcome {
+    mut call: BoxFuture<'_, Result<T, CallError>>,
+) -> Result<T, CallError> {
     let mut sleep: Option<Pin<Box<tokio::time::Sleep>>> = None;
     poll_fn(|poller| {
         if let Poll::Ready(outcome) = call.as_mut().poll(poller) {

@@ -1,6 +1,6 @@
 //! What a legacy session does, whichever edge it came by: the handshake, settings, quick requests, cancellation.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use moongate_core::{CallError, Client, Kind, Operation, Principal, SessionKey};
 use moongate_storage::{Entry, SessionRecord};
@@ -48,6 +48,7 @@ impl Hello {
             version: Version::negotiate(&self.protocol_version),
             capabilities: self.capabilities.clone(),
             info: self.client_info.clone(),
+            able: OnceLock::new(),
         }
     }
 }
@@ -105,7 +106,7 @@ impl Gateway {
         match method {
             Method::Ping => Ok(engine::empty()),
             Method::ListTools | Method::ListPrompts | Method::ListResources | Method::ListTemplates => {
-                self.list(caller, method, params.cursor()).await
+                self.list(caller, method, params).await
             }
             Method::Complete => {
                 let all = params.raw().unwrap_or_else(Raw::empty_object);

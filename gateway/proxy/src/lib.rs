@@ -23,6 +23,7 @@ pub mod member;
 mod modern;
 pub mod naming;
 mod observed;
+mod own;
 pub mod parked;
 mod returned;
 pub mod session;

@@ -14,6 +14,7 @@ use crate::{
     hub::{self, Filter, Listener},
     tally::Counted,
     tasks::{Known, must_know_tasks},
+    watch::{self, Watch},
 };
 
 /// Messages on their way to the client; when full the listen waits, and changes coalesce meanwhile.
@@ -57,13 +58,45 @@ pub const MAX_SUBSCRIPTIONS: usize = 1024;
 #[derive(Debug)]
 pub struct Listening {
     id: Id,
-    caller: Caller,
-    gateway: Arc<Gateway>,
     listener: Listener,
     honoured: Wanted,
-    tasks: Vec<Known>,
+    held: Held,
     /// A listen counts as a call in progress.
     _counted: Counted,
+}
+
+/// What backends were asked to watch for a listen. However it ends, they are told.
+#[derive(Debug)]
+struct Held {
+    caller: Caller,
+    gateway: Arc<Gateway>,
+    watches: Vec<Watch>,
+    tasks: Vec<Known>,
+}
+
+impl Held {
+    /// Tells the backends that it is over; there is nothing left to tell then.
+    fn release(&mut self) -> impl Future<Output = ()> + Send + use<> {
+        let (caller, gateway) = (self.caller.clone(), Arc::clone(&self.gateway));
+        let (watches, tasks) = (std::mem::take(&mut self.watches), std::mem::take(&mut self.tasks));
+        async move {
+            watch::end_all(watches).await;
+            for task in tasks {
+                if let Err(error) = gateway.act_quietly(&caller, &task, TaskAct::Unwatch).await {
+                    tracing::debug!(%error, "a task is still watched");
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if !self.watches.is_empty() || !self.tasks.is_empty() {
+            let release = self.release();
+            self.gateway.tasks.spawn(release);
+        }
+    }
 }
 
 impl Gateway {
@@ -72,14 +105,17 @@ impl Gateway {
     /// # Errors
     /// `InvalidParams` when the filter cannot be read, `MissingCapability` when it names tasks and the client does not know
     /// them.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends what was begun.
     pub(crate) async fn listen(
         self: &Arc<Self>,
         caller: &Caller,
         id: Id,
-        params: Option<&Raw>,
+        params: &Params,
     ) -> Result<Listening, CallError> {
         let counted = self.count_call(caller)?;
-        let filter = params.and_then(|params| params.member("notifications"));
+        let filter = params.raw().and_then(|params| params.member("notifications"));
         // Without this look an array would do as well: its items would be taken for the members in order.
         let filter = filter
             .filter(Raw::is_object)
@@ -93,50 +129,47 @@ impl Gateway {
             let message = format!("at most {MAX_SUBSCRIPTIONS} tasks can be watched at a time");
             return Err(CallError::invalid_params(message));
         }
-        let mut tasks = self.tasks_of(caller, &mut wanted).await?;
+        let tasks = self.tasks_of(caller, &mut wanted).await?;
         // Listen before subscribing: a change right after the subscription must not be missed.
-        let session = engine::session_of(caller, &Params::default());
-        let watched = |uris: &[String]| uris.iter().map(|uri| (uri.clone(), session.to_string())).collect();
+        let session = engine::session_of(caller, params);
+        let for_session =
+            |uris: &[String]| uris.iter().map(|uri| (uri.clone(), session.to_string())).collect();
         let filter = Filter {
             tools: wanted.tools_list_changed,
             prompts: wanted.prompts_list_changed,
             resources: wanted.resources_list_changed,
-            uris: watched(&wanted.resource_subscriptions),
+            uris: for_session(&wanted.resource_subscriptions),
             tasks: addresses(&tasks),
         };
         let listener = self.hub.listen(caller.admitted.principal().clone(), filter);
-        let mut honoured = Vec::new();
+        let client = Arc::new(caller.client.detached());
+        let mut held = Held {
+            caller: Caller { client, ..caller.clone() },
+            gateway: Arc::clone(self),
+            watches: Vec::new(),
+            tasks: Vec::new(),
+        };
         for uri in std::mem::take(&mut wanted.resource_subscriptions) {
-            let operation = Operation::Subscribe { uri: uri.as_str().into() };
-            match Box::pin(self.call_quietly(caller, &Params::default(), operation)).await {
-                Ok(_) => honoured.push(uri),
+            match Box::pin(self.watch(caller, params, &uri.as_str().into())).await {
+                Ok(watch) => {
+                    held.watches.push(watch);
+                    wanted.resource_subscriptions.push(uri);
+                }
                 Err(error) => tracing::debug!(%uri, %error, "subscription not honoured"),
             }
         }
-        wanted.resource_subscriptions = honoured;
-        let mut told = Vec::new();
         for task in tasks {
             match Box::pin(self.act_quietly(caller, &task, TaskAct::Watch)).await {
-                Ok(()) => told.push(task),
+                Ok(()) => held.tasks.push(task),
                 Err(error) => tracing::debug!(%error, "a task is not told of"),
             }
         }
-        tasks = told;
-        wanted.task_ids = tasks.iter().map(|task| task.given.as_ref().into()).collect();
+        wanted.task_ids = held.tasks.iter().map(|task| task.given.as_ref().into()).collect();
         listener.refine(|filter| {
-            filter.uris = watched(&wanted.resource_subscriptions);
-            filter.tasks = addresses(&tasks);
+            filter.uris = for_session(&wanted.resource_subscriptions);
+            filter.tasks = addresses(&held.tasks);
         });
-        let client = Arc::new(caller.client.detached());
-        Ok(Listening {
-            id,
-            caller: Caller { client, ..caller.clone() },
-            gateway: Arc::clone(self),
-            listener,
-            honoured: wanted,
-            tasks,
-            _counted: counted,
-        })
+        Ok(Listening { id, listener, honoured: wanted, held, _counted: counted })
     }
 
     /// The tasks a client wants to hear of, as far as they are its own.
@@ -171,9 +204,9 @@ impl Listening {
     /// Tells `out` what changes until the client leaves or cancels, or `stop` resolves and the listen is closed in order.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves subscriptions at their backends; run it to its end.
+    /// Dropping the future ends what backends watch for it, in a task of the gateway.
     pub async fn run(
-        &self,
+        mut self,
         out: mpsc::Sender<Raw>,
         cancelled: Pin<&mut (impl Future<Output = ()> + Send)>,
         stop: Pin<&mut (impl Future<Output = ()> + Send)>,
@@ -187,21 +220,8 @@ impl Listening {
                 () = stop => self.close(&out, closing).await,
             }
         }
-        for uri in &self.honoured.resource_subscriptions {
-            let operation = Operation::Unsubscribe { uri: uri.as_str().into() };
-            // On the heap: a listen waits for hours, and should not carry the room of a call all the while.
-            let params = Params::default();
-            let call = Box::pin(self.gateway.call_quietly(&self.caller, &params, operation));
-            if let Err(error) = call.await {
-                tracing::debug!(%uri, %error, "unsubscribe failed");
-            }
-        }
-        for task in &self.tasks {
-            let call = Box::pin(self.gateway.act_quietly(&self.caller, task, TaskAct::Unwatch));
-            if let Err(error) = call.await {
-                tracing::debug!(%error, "a task is still watched");
-            }
-        }
+        // On the heap: a listen waits for hours, and should not carry the room of a call all the while.
+        Box::pin(self.held.release()).await;
     }
 
     fn meta(&self) -> Raw {
@@ -238,9 +258,9 @@ impl Listening {
     /// A change as this client knows it.
     fn told(&self, change: Change) -> Option<Change> {
         let Change::Task { backend, id, task } = change else { return Some(change) };
-        let known = self.tasks.iter().find(|known| known.id == id && known.member.name == backend)?;
+        let known = self.held.tasks.iter().find(|known| known.id == id && known.member.name == backend)?;
         let said = Raw::from_text(task.to_string()).ok()?;
-        let task = known.told(&said, self.caller.client.version).as_str().into();
+        let task = known.told(&said, self.held.caller.client.version).as_str().into();
         Some(Change::Task { backend, id, task })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use moongate_core::{Backend, Scope};
+use moongate_core::{Backend, Principal, Scope, principal};
 
 use crate::naming::Naming;
 
@@ -26,12 +26,45 @@ pub struct Member {
     pub cares: bool,
     /// What a caller needs to hold for tools that it has and does not list; `None`: those are unknown.
     pub unlisted: Option<Scope>,
+    /// Who may know of it.
+    pub callers: Callers,
     /// Whether it is another server: its results may name resources nobody lists, and its schemas are its own.
     pub is_upstream: bool,
     /// Tells in one word how it is, where that may differ; anybody may be told.
     pub condition: Option<Condition>,
     /// Tells whether it makes tasks for clients that know them, as far as is known.
     pub tasks: Option<OffersTasks>,
+}
+
+/// Who may know of a member; to all others it does not exist.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Callers {
+    /// Whoever got in.
+    #[default]
+    Anyone,
+    /// The user whose gateway it is.
+    Local,
+    /// Those with a name, who need to hold this scope for whatever it has.
+    Holding(Scope),
+}
+
+impl Callers {
+    /// Whether `principal` may know of it.
+    pub fn include(&self, principal: &Principal) -> bool {
+        match self {
+            Self::Anyone => true,
+            Self::Local => principal.kind() == principal::Kind::Local,
+            Self::Holding(_) => principal.kind() != principal::Kind::Anonymous,
+        }
+    }
+
+    /// What they need to hold to read something.
+    pub fn scope(&self) -> Scope {
+        match self {
+            Self::Anyone | Self::Local => Scope::read(),
+            Self::Holding(scope) => scope.clone(),
+        }
+    }
 }
 
 /// Tells in one word how a member is. Must not block.
@@ -51,6 +84,7 @@ impl Member {
             timeout: None,
             cares: false,
             unlisted: None,
+            callers: Callers::Anyone,
             is_upstream: false,
             condition: None,
             tasks: None,
@@ -62,6 +96,12 @@ impl Member {
         let name = name.into();
         let naming = Naming::Prefixed(Arc::clone(&name));
         Self { naming, cares: true, is_upstream: true, ..Self::builtin(name, backend) }
+    }
+
+    /// The same, for these callers only.
+    #[must_use]
+    pub fn with_callers(self, callers: Callers) -> Self {
+        Self { callers, ..self }
     }
 
     /// Its name, if it is another server.

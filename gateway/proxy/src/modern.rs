@@ -1,5 +1,7 @@
 //! What a modern request does, whichever edge it came by: quick requests, and calls that park and come back.
 
+use std::sync::OnceLock;
+
 use moongate_core::{CallError, Client, Kind, Operation};
 use moongate_wire::{Id, Method, Params, Raw, Request, Version};
 
@@ -22,7 +24,8 @@ pub(crate) fn client(
 ) -> Result<(Client, Option<moongate_core::Level>), CallError> {
     let log_level = params.meta().log_level().as_ref().map(engine::log_level).transpose()?;
     let capabilities = params.meta().client_capabilities().unwrap_or_else(Raw::empty_object);
-    Ok((Client { version, capabilities, info: params.meta().client_info() }, log_level))
+    let info = params.meta().client_info();
+    Ok((Client { version, capabilities, info, able: OnceLock::new() }, log_level))
 }
 
 impl Gateway {
@@ -32,7 +35,7 @@ impl Gateway {
         match method {
             Method::Discover => Ok(self.discover(caller)),
             Method::ListTools | Method::ListPrompts | Method::ListResources | Method::ListTemplates => {
-                self.list(caller, method, params.cursor()).await
+                self.list(caller, method, params).await
             }
             Method::Complete => {
                 let all = params.raw().unwrap_or_else(Raw::empty_object);

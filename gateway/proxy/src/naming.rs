@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use aws_lc_rs::digest;
+pub use moongate_core::address::is_reserved;
 
 /// Between a prefix and a name.
 pub const SEPARATOR: &str = "__";

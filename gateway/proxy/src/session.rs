@@ -229,6 +229,7 @@ impl Live {
                 version: record.version,
                 capabilities: record.capabilities.clone(),
                 info: record.info.clone(),
+                able: OnceLock::new(),
             })
         }))
     }

@@ -106,7 +106,7 @@ impl Gateway {
                 let (arguments, claimed) = context::strip(arguments, marked, &|name| entry.declares(name));
                 let arguments = entry.extras.arguments.apply(arguments);
                 Ok(Target {
-                    operation: Operation::CallTool { name: Arc::clone(&entry.tool.name), arguments },
+                    operation: Operation::CallTool { name: Arc::clone(entry.tool.called(name)), arguments },
                     name: Arc::clone(&entry.shown),
                     member: Arc::clone(&entry.member),
                     inject: entry.extras.inject,
@@ -243,9 +243,10 @@ fn within(object: &Raw, name: &str, change: &dyn Fn(&Raw) -> Raw) -> Raw {
     edit::members(object, |key, member| if key == name { Edit::Replace(change(member)) } else { Edit::Keep })
 }
 
-/// A client's `_meta` on its way to a backend: what it says to the gateway about context stays here.
+/// A client's `_meta` on its way to a backend: what it says to the gateway about context stays here, and so does what the
+/// protocol has in every request.
 pub(crate) fn clean_meta(meta: Meta<'_>) -> Option<Raw> {
-    let all = meta.raw()?;
+    let all = meta.raw().filter(|_| meta.says_more())?;
     Some(if meta.speaks_to_us() { edit::remove(&all, |key, _| key.starts_with(OURS)) } else { all })
 }
 
@@ -262,8 +263,27 @@ mod tests {
             (r#"{"a":1,"\u0064ev.moongate/threadId":"t"}"#, r#"{"a":1}"#),
             (r#"{"other.dev/x":"dev.moongate/"}"#, r#"{"other.dev/x":"dev.moongate/"}"#),
         ] {
-            let params = Params::read(Raw::from_text(format!(r#"{{"_meta":{meta}}}"#)).unwrap()).unwrap();
-            assert_eq!(clean_meta(params.meta()).unwrap().as_str(), expected, "{meta}");
+            assert_eq!(cleaned(meta).unwrap().as_str(), expected, "{meta}");
         }
+    }
+
+    #[test]
+    fn what_every_request_says_is_not_passed_on() {
+        let usual =
+            r#""io.modelcontextprotocol/protocolVersion":"x","io.modelcontextprotocol/clientInfo":{"a":1}"#;
+        for nothing in
+            [format!("{{{usual}}}"), r#"{"dev.moongate/sessionId":"s"}"#.to_owned(), "{}".to_owned()]
+        {
+            assert_eq!(cleaned(&nothing), None, "{nothing}");
+        }
+        for more in [r#""progressToken":1"#, r#""traceparent":null"#, r#""\u0070rogressToken":"a""#] {
+            let meta = format!("{{{usual},{more}}}");
+            assert_eq!(cleaned(&meta).unwrap().as_str(), meta);
+        }
+    }
+
+    fn cleaned(meta: &str) -> Option<Raw> {
+        let params = Params::read(Raw::from_text(format!(r#"{{"_meta":{meta}}}"#)).unwrap()).unwrap();
+        clean_meta(params.meta())
     }
 }

@@ -21,6 +21,7 @@ use crate::{
     extras::RouteExtras,
     list::{FacedList, List},
     member::Member,
+    naming,
 };
 
 mod build;
@@ -119,6 +120,8 @@ pub struct View {
     prompts: Map<Arc<str>, PromptEntry>,
     resources: Map<Arc<str>, Arc<Member>>,
     templates: Vec<(Arc<Template>, Arc<Member>)>,
+    /// Those with resources that are each caller's own, in order.
+    owners: Vec<Arc<Member>>,
     /// The other servers among the members this caller reaches, in order.
     upstreams: Vec<Arc<Member>>,
     /// The resources the profile shows, if there is one.
@@ -232,20 +235,27 @@ impl View {
         let by_template = || {
             // What the profile keeps from the list must not come in through a template.
             let shown = self.shows_resource(uri);
-            let mut templates = self.templates.iter().filter(|_| shown);
+            let reserved = naming::is_reserved(uri);
+            let mut templates =
+                self.templates.iter().filter(|(_, member)| shown && !(reserved && member.is_upstream));
             templates.find(|(template, _)| template.matches(uri)).map(|(_, member)| member)
         };
         self.resources.get(uri).or_else(by_template).ok_or_else(|| CallError::unknown_resource(uri))
     }
 
     /// Whether the profile shows `uri`.
-    fn shows_resource(&self, uri: &str) -> bool {
+    pub fn shows_resource(&self, uri: &str) -> bool {
         self.patterns.as_ref().is_none_or(|patterns| patterns.matches(uri))
+    }
+
+    /// Those with resources that are each caller's own, in order.
+    pub fn owners(&self) -> &[Arc<Member>] {
+        &self.owners
     }
 
     /// The other servers that may own a resource nobody lists.
     pub fn upstreams(&self, uri: &str) -> impl Iterator<Item = &Arc<Member>> {
-        self.upstreams.iter().filter(|_| self.shows_resource(uri))
+        self.upstreams.iter().filter(|_| self.shows_resource(uri) && !naming::is_reserved(uri))
     }
 
     /// The backend that owns a template.

@@ -79,14 +79,20 @@ impl Gateway {
     /// Ends all that a session watches; it must not watch anything new by now.
     pub(crate) async fn release(&self, live: &Live) {
         let watches = std::mem::take(&mut *live.watches.lock().await);
-        // Not an async closure: rustc 1.95 stumbles over one here when it compiles incrementally.
-        let ends = watches.into_iter().map(|(uri, watch)| async move {
-            if let Err(error) = watch.end(RELEASE).await {
-                tracing::debug!(%uri, %error, "what an ended session watched was not released");
-            }
-        });
-        join_all(ends).await;
+        end_all(watches.into_values()).await;
     }
+}
+
+/// Tells the backends that all of these are over.
+pub(crate) async fn end_all(watches: impl IntoIterator<Item = Watch>) {
+    // Not an async closure: rustc 1.95 stumbles over one here when it compiles incrementally.
+    let ends = watches.into_iter().map(|watch| async move {
+        let uri = Arc::clone(&watch.uri);
+        if let Err(error) = watch.end(RELEASE).await {
+            tracing::debug!(%uri, %error, "what is not watched any more was not released");
+        }
+    });
+    join_all(ends).await;
 }
 
 #[cfg(test)]

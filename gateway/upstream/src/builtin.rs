@@ -6,9 +6,10 @@
 use std::{fmt, future::ready, sync::Arc};
 
 use moongate_core::{
-    Backend, BoxFuture, Builtin, Call, CallError, Context, Kind, Offer, Operation, Raw, Reply, RpcError,
-    Scope, SessionKey, Tool,
-    builtin::{Failure, ToolError, ToolOutput, ToolSpec},
+    Backend, BoxFuture, Builtin, Call, CallError, Context, Kind, Offer, Operation, Raw, Reply, ResourcePage,
+    Resources, RpcError, SessionKey, Template, Tool,
+    builtin::{Effect, Failure, ResourceContents, TemplateSpec, ToolError, ToolOutput, ToolSpec},
+    call::Freshness,
     hash,
 };
 use moongate_wire::write;
@@ -16,14 +17,19 @@ use serde_json::{Map, Value, json};
 
 use crate::schema::Schema;
 
-/// A [`Builtin`] as a [`Backend`].
-pub struct BuiltinBackend<B> {
+/// A [`Builtin`] as a [`Backend`]; `R` says what can be read by address there.
+pub struct BuiltinBackend<B, R = NoResources> {
     builtin: B,
-    tools: Vec<Entry>,
-    by_name: hash::Map<Arc<str>, usize>,
+    resources: R,
+    schemas: Vec<Schema>,
+    by_name: hash::Map<Arc<str>, Name>,
     offer: Arc<Offer>,
     tool_errors: ToolErrors,
 }
+
+/// The [`Resources`] of a backend that has none.
+#[derive(Clone, Copy, Debug)]
+pub struct NoResources;
 
 /// How a failure inside a known tool is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,38 +41,55 @@ pub enum ToolErrors {
     JsonRpc,
 }
 
-struct Entry {
-    name: &'static str,
-    schema: Schema,
+/// A name or alias of a tool.
+struct Name {
+    index: usize,
+    /// What the backend gets to hear.
+    told: &'static str,
 }
 
 impl<B: Builtin> BuiltinBackend<B> {
-    /// Puts `builtin` behind the seam.
+    /// Puts `builtin`, which has tools only, behind the seam.
     pub fn new(builtin: B, tool_errors: ToolErrors) -> Self {
+        Self::with_resources(builtin, NoResources, tool_errors)
+    }
+}
+
+impl<B: Builtin, R: Resources> BuiltinBackend<B, R> {
+    /// Puts `builtin` and what can be read by address there behind the seam.
+    pub fn with_resources(builtin: B, resources: R, tool_errors: ToolErrors) -> Self {
         let specs = builtin.tools();
         let mut by_name = hash::Map::default();
         for (index, spec) in specs.iter().enumerate() {
-            by_name.extend(spec.names().map(|name| (name, index)));
+            by_name.extend(spec.names().map(|name| (name, Name { index, told: spec.name })));
         }
-        let offer =
-            Offer { tools: specs.iter().map(|spec| Arc::new(tool(spec))).collect(), ..Offer::default() };
-        let entry = |spec: ToolSpec| Entry { name: spec.name, schema: Schema::new(spec.input_schema) };
-        let tools = specs.into_iter().map(entry).collect();
-        Self { builtin, tools, by_name, offer: Arc::new(offer), tool_errors }
+        for alias in builtin.told_aliases() {
+            by_name.entry((*alias).into()).and_modify(|name| name.told = alias);
+        }
+        let templates: Vec<_> = resources.templates().iter().map(|spec| Arc::new(template(spec))).collect();
+        let offer = Offer {
+            tools: specs.iter().map(|spec| Arc::new(tool(spec))).collect(),
+            has_own_resources: resources.lists(),
+            templates,
+            ..Offer::default()
+        };
+        let schemas = specs.into_iter().map(|spec| Schema::new(spec.input_schema)).collect();
+        Self { builtin, resources, schemas, by_name, offer: Arc::new(offer), tool_errors }
     }
 
-    fn find(&self, name: &str) -> Option<&Entry> {
-        self.tools.get(*self.by_name.get(name)?)
+    fn find(&self, name: &str) -> Option<(&'static str, &Schema)> {
+        let Name { index, told } = self.by_name.get(name)?;
+        Some((told, self.schemas.get(*index)?))
     }
 
     /// The tool called `name` and arguments that fit it.
     fn prepare(&self, name: &str, arguments: Raw) -> Result<(&'static str, Raw), ToolError> {
         let unknown = || CallError::client(Kind::Unknown, format!("Unknown tool: {name}"));
-        let tool = self.find(name).ok_or_else(unknown)?;
+        let (tool, schema) = self.find(name).ok_or_else(unknown)?;
         // Some clients send `"arguments": null` for a tool without arguments.
         let arguments = if arguments.is_null() { Raw::empty_object() } else { arguments };
-        tool.schema.check(&arguments)?;
-        Ok((tool.name, arguments))
+        schema.check(&arguments)?;
+        Ok((tool, arguments))
     }
 
     fn reply(&self, outcome: Result<ToolOutput, ToolError>) -> Result<Reply, CallError> {
@@ -92,7 +115,7 @@ impl<B: Builtin> BuiltinBackend<B> {
     }
 }
 
-impl<B: Builtin> Backend for BuiltinBackend<B> {
+impl<B: Builtin, R: Resources> Backend for BuiltinBackend<B, R> {
     fn offer<'a>(&'a self, _cx: &'a Context) -> BoxFuture<'a, Arc<Offer>> {
         Box::pin(ready(Arc::clone(&self.offer)))
     }
@@ -112,15 +135,35 @@ impl<B: Builtin> Backend for BuiltinBackend<B> {
             Operation::GetPrompt { name, .. } => {
                 CallError::client(Kind::Unknown, format!("Unknown prompt: {name}"))
             }
-            Operation::ReadResource { uri }
-            | Operation::Subscribe { uri }
-            | Operation::Unsubscribe { uri } => CallError::unknown_resource(&uri),
+            Operation::ReadResource { uri } => {
+                return Box::pin(async move { Ok(contents(&self.resources.read(&uri, cx).await?)) });
+            }
+            Operation::Subscribe { uri } => {
+                return Box::pin(async move {
+                    self.resources.subscribe(&uri, cx).await?;
+                    Ok(Raw::empty_object().into())
+                });
+            }
+            Operation::Unsubscribe { uri } => {
+                return Box::pin(async move {
+                    self.resources.unsubscribe(&uri, cx).await?;
+                    Ok(Raw::empty_object().into())
+                });
+            }
             Operation::Complete { .. } => {
                 CallError::client(Kind::Unsupported, "Nothing here can be completed")
             }
             Operation::Task { .. } => CallError::client(Kind::Unsupported, "Nothing here runs as a task"),
         };
         Box::pin(ready(Err(refusal)))
+    }
+
+    fn resources<'a>(
+        &'a self,
+        after: Option<&'a str>,
+        cx: &'a Context,
+    ) -> BoxFuture<'a, Result<ResourcePage, CallError>> {
+        Box::pin(self.resources.list(after, cx))
     }
 
     // Its tools ask for roots when they need them, and keep none.
@@ -131,16 +174,65 @@ impl<B: Builtin> Backend for BuiltinBackend<B> {
     }
 }
 
-impl<B: Builtin> fmt::Debug for BuiltinBackend<B> {
+impl<B: Builtin, R> fmt::Debug for BuiltinBackend<B, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "BuiltinBackend({})", self.builtin.name())
     }
 }
 
+impl Resources for NoResources {
+    fn templates(&self) -> Vec<TemplateSpec> {
+        Vec::new()
+    }
+
+    fn lists(&self) -> bool {
+        false
+    }
+
+    async fn list(&self, _after: Option<&str>, _cx: &Context) -> Result<ResourcePage, CallError> {
+        Ok(ResourcePage::default())
+    }
+
+    async fn read(&self, uri: &str, _cx: &Context) -> Result<Vec<ResourceContents>, CallError> {
+        Err(CallError::unknown_resource(uri))
+    }
+
+    async fn subscribe(&self, uri: &str, _cx: &Context) -> Result<(), CallError> {
+        Err(CallError::unknown_resource(uri))
+    }
+
+    async fn unsubscribe(&self, uri: &str, _cx: &Context) -> Result<(), CallError> {
+        Err(CallError::unknown_resource(uri))
+    }
+}
+
+/// The result of a reading. It may be another's with the next call, so nobody keeps it.
+fn contents(read: &[ResourceContents]) -> Reply {
+    let contents = Raw::of(read);
+    let result = write::object([("contents", &contents)]);
+    Reply { freshness: Some(Freshness::NONE), may_have_meta: false, ..result.into() }
+}
+
+fn template(spec: &TemplateSpec) -> Template {
+    let members = [
+        ("uriTemplate", Raw::of(spec.uri_template)),
+        ("name", Raw::of(spec.name)),
+        ("title", Raw::of(spec.title)),
+        ("description", Raw::of(spec.description)),
+    ];
+    Template {
+        uri_template: spec.uri_template.into(),
+        definition: write::object(members.iter().map(|(key, value)| (*key, value))),
+    }
+}
+
 fn tool(spec: &ToolSpec) -> Tool {
-    let read_only = spec.scope == Scope::READ;
-    // Built-in tools touch this gateway's own state and nothing else, hence a closed world.
-    let annotations = json!({"readOnlyHint": read_only, "destructiveHint": !read_only && spec.destructive, "openWorldHint": false});
+    let annotations = json!({
+        "readOnlyHint": spec.effect == Effect::Reads,
+        "destructiveHint": matches!(spec.effect, Effect::Overwrites | Effect::Anything),
+        // All others touch this gateway's own state and nothing else.
+        "openWorldHint": spec.effect == Effect::Anything,
+    });
     let members = [
         ("name", Raw::of(spec.name)),
         ("title", Raw::of(spec.title)),

@@ -100,11 +100,13 @@ pub(crate) enum Field {
     ThreadId,
     /// A key of `_meta` that begins with [`OURS`] and is none of the three above.
     Ours,
+    /// A key of `_meta` that is neither the protocol's nor ours.
+    Foreign,
 }
 
 /// How many fields there are of a message, the one of nobody with them, and how many of `params`.
 const OF_MESSAGE: usize = Field::Params as usize;
-const OF_PARAMS: usize = Field::Ours as usize + 1 - OF_MESSAGE;
+const OF_PARAMS: usize = Field::Foreign as usize + 1 - OF_MESSAGE;
 const _: () = assert!(OF_PARAMS <= u32::BITS as usize, "there is a bit for each in `Members::escaped`");
 
 impl Field {
@@ -112,7 +114,10 @@ impl Field {
     /// still made.
     fn may_be_null(self) -> bool {
         let kept = matches!(self, Self::Id | Self::Result | Self::ProtocolVersion | Self::Marked);
-        kept || matches!(self, Self::SessionId | Self::AssistantId | Self::ThreadId | Self::Ours)
+        kept || matches!(
+            self,
+            Self::SessionId | Self::AssistantId | Self::ThreadId | Self::Ours | Self::Foreign
+        )
     }
 }
 
@@ -160,7 +165,7 @@ fn of_meta(name: &[u8]) -> Field {
         Some(b"threadId") => Field::ThreadId,
         Some(_) => Field::Ours,
         None if name == b"progressToken" => Field::ProgressToken,
-        None => Field::Other,
+        None => Field::Foreign,
     }
 }
 
@@ -288,6 +293,7 @@ mod tests {
         (Field::AssistantId, "params._meta.dev:moongate/assistantId"),
         (Field::ThreadId, "params._meta.dev:moongate/threadId"),
         (Field::Ours, "params._meta.dev:moongate/x"),
+        (Field::Foreign, "params._meta.x"),
     ];
 
     /// A frame that has only `value`, under the names of `path`; with `escaped` their first letters are.
@@ -328,7 +334,7 @@ mod tests {
             let text = frame(&format!("x.{path}"), "7", false);
             assert!(ALL.iter().all(|(field, _)| found(&text, *field).is_none()), "{text}");
             let text = frame(&format!("{path}y"), "7", false);
-            let marked = matches!(field, Field::Marked | Field::Ours);
+            let marked = matches!(field, Field::Marked | Field::Ours | Field::Foreign);
             assert_eq!(found(&text, field).is_some(), marked, "{text}");
         }
     }

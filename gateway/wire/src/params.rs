@@ -187,6 +187,12 @@ impl<'a> Meta<'a> {
         ours.into_iter().any(|field| self.has(field))
     }
 
+    /// Whether there is more than the protocol says in every request and what is for this gateway: a token to report progress
+    /// under, or a key that is somebody else's.
+    pub fn says_more(self) -> bool {
+        self.has(Field::ProgressToken) || self.has(Field::Foreign)
+    }
+
     /// Whether there is an `io.modelcontextprotocol/protocolVersion`: the claim that makes a request modern, even if it is
     /// `null`.
     pub fn claims(self) -> bool {

@@ -93,6 +93,19 @@ pub fn notification(method: &str, params: &Raw) -> Raw {
     Raw::trusted(out)
 }
 
+/// `{"name":…,"arguments":…}`
+pub fn named(name: &str, arguments: &Raw) -> Raw {
+    const AROUND: usize = r#"{"name":"","arguments":}"#.len();
+    // Exactly, as for a result.
+    let mut out = Vec::with_capacity(AROUND + name.len() + arguments.len());
+    out.extend_from_slice(br#"{"name":"#);
+    push_string(&mut out, name);
+    out.extend_from_slice(br#","arguments":"#);
+    out.extend_from_slice(arguments.as_bytes());
+    out.push(b'}');
+    Raw::trusted(out)
+}
+
 /// `[…,…]`
 pub fn array<'a>(items: impl IntoIterator<Item = &'a Raw, IntoIter: Clone>) -> Raw {
     let items = items.into_iter();
@@ -402,6 +415,14 @@ mod tests {
                 assert_eq!(result_with(&id, &result, members).len(), room, "{id}");
             }
         }
+    }
+
+    #[test]
+    fn a_name_comes_with_its_arguments() {
+        let arguments = Raw::from_text(r#"{"a":1}"#).unwrap();
+        let named = |name: &str| super::named(name, &arguments).as_str().to_owned();
+        assert_eq!(named("x"), r#"{"name":"x","arguments":{"a":1}}"#);
+        assert_eq!(named("\"\n"), r#"{"name":"\"\n","arguments":{"a":1}}"#);
     }
 
     #[test]

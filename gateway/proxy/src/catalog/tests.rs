@@ -1,6 +1,6 @@
 //! Views of fake members: who waits for whom, and what is kept.
 
-use moongate_core::{Backend, BoxFuture, Call, Offer, Raw, Reply};
+use moongate_core::{Backend, BoxFuture, Call, Offer, Raw, Reply, ResourcePage};
 use moongate_wire::Version;
 use serde_json::json;
 
@@ -106,6 +106,14 @@ impl Backend for Hung {
 
     fn call<'a>(&'a self, _: Call, _: &'a Context) -> BoxFuture<'a, Result<Reply, CallError>> {
         Box::pin(std::future::pending())
+    }
+
+    fn resources<'a>(
+        &'a self,
+        _after: Option<&'a str>,
+        _cx: &'a Context,
+    ) -> BoxFuture<'a, Result<ResourcePage, CallError>> {
+        Box::pin(std::future::ready(Ok(ResourcePage::default())))
     }
 
     fn roots_changed(&self, _: &SessionKey) {}

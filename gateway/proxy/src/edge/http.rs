@@ -58,6 +58,9 @@ const LINGER: Duration = Duration::from_secs(5);
 /// How much of a refused body is still read, in bytes.
 const DISCARDED: usize = 64 << 20;
 
+/// Room for so many headers is kept with a connection.
+const USUAL_HEADERS: usize = 32;
+
 impl App for Gateway {
     type Body = Body;
 
@@ -66,7 +69,7 @@ impl App for Gateway {
         request: http::Request<Incoming>,
         conn: Arc<Conn>,
     ) -> BoxFuture<'static, Response<Body>> {
-        let (head, mut body) = request.into_parts();
+        let (mut head, mut body) = request.into_parts();
         Box::pin(async move {
             let mut response = self.answer(&head, &mut body, &conn).await;
             if head.method == Verb::HEAD {
@@ -76,8 +79,20 @@ impl App for Gateway {
             if !body.is_end_stream() {
                 self.tasks.spawn(discard(body));
             }
+            leave_room(&mut head.headers, &mut response);
             response
         })
+    }
+}
+
+/// Gives an answer the room of its request's headers: hyper keeps that of an answer for the next request, which would have
+/// to make it anew. A stream stays for long, and is not to hold more than it needs; nor is a connection that once had many.
+fn leave_room(room: &mut HeaderMap, response: &mut Response<Body>) {
+    let usual = room.capacity() <= USUAL_HEADERS;
+    if usual && response.body().size_hint().exact().is_some() {
+        room.clear();
+        let headers = std::mem::replace(response.headers_mut(), std::mem::take(room));
+        response.headers_mut().extend(headers);
     }
 }
 
@@ -474,4 +489,28 @@ async fn collect(body: &mut Incoming, limit: usize) -> Result<Bytes, Refusal> {
         }
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_has_its_own_headers_and_the_room_of_a_usual_request() {
+        for (count, taken) in [(USUAL_HEADERS / 2, true), (2 * USUAL_HEADERS, false)] {
+            let mut asked = HeaderMap::with_capacity(count);
+            let room = asked.capacity();
+            asked.insert(header::AUTHORIZATION, HeaderValue::from_static("secret"));
+            let mut response = json_status(200, "{}");
+            leave_room(&mut asked, &mut response);
+            let headers = response.headers();
+            assert_eq!(
+                (headers.len(), headers[header::CONTENT_TYPE].as_bytes()),
+                (1, &b"application/json"[..])
+            );
+            assert_eq!(headers.capacity() >= room, taken, "{count}");
+        }
+    }
 }

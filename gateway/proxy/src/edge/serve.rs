@@ -53,6 +53,7 @@ use self::{
 
 mod activity;
 mod drain;
+mod nudge;
 mod prelude;
 mod service;
 #[cfg(test)]
@@ -355,7 +356,12 @@ impl<A: App> Server<A> {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let service = Answering { app: Arc::clone(&self.app), conn, activity: Arc::clone(&activity) };
+        let service = Answering {
+            app: Arc::clone(&self.app),
+            conn,
+            activity: Arc::clone(&activity),
+            nudge: Arc::default(),
+        };
         let stream = TokioIo::new(stream);
         match protocol {
             // Each on the heap: a connection has the room its own protocol needs, not that of the larger one.

@@ -445,7 +445,7 @@ impl Pipe {
             Err(error) => Err(error),
             Ok((client, log_level)) => {
                 let caller = self.caller(&admitted, Arc::new(client), log_level);
-                self.gateway.listen(&caller, request.id.clone(), request.params.raw().as_ref()).await
+                self.gateway.listen(&caller, request.id.clone(), &request.params).await
             }
         };
         match listening {

@@ -61,13 +61,16 @@ impl Builder<'_> {
     /// The view on `offers`.
     pub fn build(&self, offers: &[Offered]) -> View {
         let profile = self.profile.and_then(|name| self.config.profiles.get(name));
-        let in_profile = |offered: &&Offered| in_profile(profile, &offered.member);
-        let offers: Vec<&Offered> = offers.iter().filter(in_profile).collect();
+        let is_there = |offered: &&Offered| {
+            in_profile(profile, &offered.member) && offered.member.callers.include(self.admitted.principal())
+        };
+        let offers: Vec<&Offered> = offers.iter().filter(is_there).collect();
         let mut left_out = LeftOut::default();
         let (tools, tool_list) = self.tools(&offers, profile, &mut left_out);
         let (mut prompts, mut prompt_list) = (Map::default(), Vec::new());
         let (mut resources, mut resource_list) = (Map::default(), Vec::new());
         let (mut templates, mut template_list) = (Vec::new(), Vec::new());
+        let mut owners = Vec::new();
         for Offered { member, offer } in &offers {
             for prompt in &offer.prompts {
                 let Some(entry) = self.prompt(prompt, member, profile) else { continue };
@@ -84,22 +87,22 @@ impl Builder<'_> {
             }
             for resource in &offer.resources {
                 let uri = &resource.uri;
-                let shown = profile.is_none_or(|profile| profile.resources.matches(uri));
-                if shown
-                    && self.allows(policy::Kind::Resource, uri, uri, member)
-                    && !resources.contains_key(uri)
-                {
+                if self.shows_address(uri, member, profile) && !resources.contains_key(uri) {
                     resource_list.push(&resource.definition);
                     resources.insert(Arc::clone(uri), Arc::clone(member));
                 }
             }
             for template in &offer.templates {
                 let uri = &template.uri_template;
-                let shown = profile.is_none_or(|profile| profile.resources.matches(uri));
-                if shown && self.allows(policy::Kind::Resource, uri, uri, member) {
+                if self.shows_address(uri, member, profile) {
                     template_list.push(&template.definition);
                     templates.push((Arc::clone(template), Arc::clone(member)));
                 }
+            }
+            // Their addresses are formed by templates, so who may not see those has none of them.
+            let shows_some = templates.last().is_some_and(|(_, last)| Arc::ptr_eq(last, member));
+            if offer.has_own_resources && shows_some {
+                owners.push(Arc::clone(member));
             }
         }
         left_out.tell();
@@ -113,6 +116,7 @@ impl Builder<'_> {
             prompts,
             resources,
             templates,
+            owners,
             upstreams: upstreams.cloned().collect(),
             patterns: profile.map(|profile| profile.resources.clone()),
             instructions: instructions(&offers),
@@ -123,6 +127,13 @@ impl Builder<'_> {
             outdated: AtomicBool::new(false),
             valid_until: None,
         }
+    }
+
+    /// Whether this caller sees the resource or template at `uri` of `member`.
+    fn shows_address(&self, uri: &str, member: &Member, profile: Option<&Profile>) -> bool {
+        profile.is_none_or(|profile| profile.resources.matches(uri))
+            && !(member.is_upstream && naming::is_reserved(uri))
+            && self.allows(policy::Kind::Resource, uri, uri, member)
     }
 
     /// Whether this caller may read `uri`, which `member` owns and nobody lists.
@@ -292,7 +303,7 @@ impl Builder<'_> {
     }
 
     fn allows(&self, kind: policy::Kind, shown: &str, name: &str, member: &Member) -> bool {
-        matches!(self.decide(kind, shown, member, name, &Scope::read(), false), Decision::Allow)
+        matches!(self.decide(kind, shown, member, name, &member.callers.scope(), false), Decision::Allow)
     }
 
     fn decide(

@@ -38,13 +38,19 @@ fn record() -> SessionRecord {
 
 impl Scene {
     fn new() -> Self {
+        Self::leaving(|_| false)
+    }
+
+    /// A scene whose upstream leaves some calls without an answer.
+    fn leaving(unanswered: fn(&Call) -> bool) -> Self {
         let offer = Offer { resources: vec![resource("x://a"), resource("x://b")], ..Offer::default() };
-        let upstream = Arc::new(Fake::new(offer).answering(|call| match &call.operation {
-            Operation::Subscribe { uri } if **uri == *"x://b" => {
-                Err(CallError::upstream(Kind::Unavailable, "not this one"))
-            }
-            _ => Ok(Raw::empty_object()),
-        }));
+        let upstream =
+            Arc::new(Fake::new(offer).leaving(unanswered).answering(|call| match &call.operation {
+                Operation::Subscribe { uri } if **uri == *"x://b" => {
+                    Err(CallError::upstream(Kind::Unavailable, "not this one"))
+                }
+                _ => Ok(Raw::empty_object()),
+            }));
         let members = vec![Member::upstream("up", Arc::clone(&upstream) as Arc<_>)];
         let gateway = gateway(catalog(members, Config::default()), Config::default());
         Self { gateway, upstream }
@@ -116,6 +122,23 @@ async fn what_an_ended_session_watched_is_released() {
     assert!(scene.told().is_empty(), "an ended session begins nothing");
     scene.end("other").await;
     assert_eq!(scene.told(), ["-x://a"]);
+}
+
+#[tokio::test]
+async fn what_a_listen_watched_is_released_when_it_is_cancelled_before_it_began() {
+    let scene =
+        Scene::leaving(|call| matches!(&call.operation, Operation::Subscribe { uri } if **uri == *"x://b"));
+    let caller = caller(&scene.gateway, VERSION).await;
+    let wanted = json!({"notifications": {"resourceSubscriptions": ["x://a", "x://b"]}});
+    let params = Params::read(Raw::of(&wanted)).unwrap();
+    let mut listening = Box::pin(scene.gateway.listen(&caller, Id::from(1), &params));
+    while scene.upstream.calls.lock().unwrap().len() < 2 {
+        assert!(futures_util::poll!(&mut listening).is_pending());
+        tokio::task::yield_now().await;
+    }
+    drop(listening);
+    scene.gateway.tasks.settle(RELEASE).await;
+    assert_eq!(scene.told(), ["+x://a", "+x://b", "-x://a"]);
 }
 
 #[tokio::test]

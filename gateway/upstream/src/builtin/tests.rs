@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use moongate_core::Principal;
+use moongate_core::{Principal, Resource, Scope, builtin::ResourceData};
 
 use super::*;
 
@@ -18,7 +18,7 @@ impl Builtin for Probe {
     }
 
     fn tools(&self) -> Vec<ToolSpec> {
-        let spec = |name, aliases, scope| ToolSpec {
+        let spec = |name, aliases, scope, effect| ToolSpec {
             name,
             title: "A title",
             description: "What it does",
@@ -26,13 +26,21 @@ impl Builtin for Probe {
                 "additionalProperties": false}),
             aliases,
             scope,
-            destructive: name == "fail",
+            effect,
         };
-        vec![spec("echo", &["repeat", "say"], Scope::READ), spec("fail", &[], Scope::WRITE)]
+        vec![
+            spec("echo", &["repeat", "say"], Scope::READ, Effect::Reads),
+            spec("fail", &[], Scope::WRITE, Effect::Overwrites),
+        ]
+    }
+
+    fn told_aliases(&self) -> &'static [&'static str] {
+        &["say"]
     }
 
     async fn call_tool(&self, tool: &str, arguments: Raw, _cx: &Context) -> Result<ToolOutput, ToolError> {
         match (tool, arguments.as_str()) {
+            ("say", text) => Ok(ToolOutput::new(text, json!({"said": text}))),
             ("echo", text) => Ok(ToolOutput::new(text, json!({"heard": text}))),
             (_, r#"{"text":"denied"}"#) => {
                 Err(ToolError::denied("no").with_details(json!({"success": false})))
@@ -79,11 +87,13 @@ async fn null_arguments_are_no_arguments() {
 }
 
 #[tokio::test]
-async fn aliases_reach_the_tool_under_its_own_name() {
+async fn aliases_reach_the_tool_under_its_own_name_unless_it_wants_to_know() {
     let backend = backend(ToolErrors::Result);
-    for alias in ["repeat", "say"] {
-        assert_eq!(call(&backend, alias, "{}").await.unwrap()["isError"], json!(false));
-    }
+    let heard = async |name| call(&backend, name, "{}").await.unwrap()["structuredContent"].clone();
+    assert_eq!(heard("repeat").await, json!({"heard": "{}"}));
+    assert_eq!(heard("say").await, json!({"said": "{}"}));
+    let refused = call(&backend, "say", r#"{"text":1}"#).await.unwrap();
+    assert_eq!(refused["isError"], json!(true), "the schema holds under every name");
 }
 
 #[tokio::test]
@@ -155,4 +165,83 @@ fn the_end_of_a_session_is_passed_on() {
     let backend = backend(ToolErrors::Result);
     backend.session_ended(&context().session_key());
     assert_eq!(*backend.builtin.ended.lock().unwrap(), [context().session_key()]);
+}
+
+/// One resource, at `shelf://1`.
+struct Shelf {
+    listed: bool,
+}
+
+impl Resources for Shelf {
+    fn templates(&self) -> Vec<TemplateSpec> {
+        let (title, description) = ("Shelf", "What lies there");
+        vec![TemplateSpec { uri_template: "shelf://{id}", name: "shelf", title, description }]
+    }
+
+    fn lists(&self) -> bool {
+        self.listed
+    }
+
+    async fn list(&self, after: Option<&str>, _cx: &Context) -> Result<ResourcePage, CallError> {
+        let resource = Resource { uri: "shelf://1".into(), definition: Raw::empty_object() };
+        Ok(ResourcePage { resources: vec![resource], next: after.map(str::to_owned) })
+    }
+
+    async fn read(&self, uri: &str, _cx: &Context) -> Result<Vec<ResourceContents>, CallError> {
+        let data = ResourceData::Blob("AA==".into());
+        match uri {
+            "shelf://1" => Ok(vec![ResourceContents { uri: uri.to_owned(), mime_type: "a/b".into(), data }]),
+            _ => Err(CallError::unknown_resource(uri)),
+        }
+    }
+
+    async fn subscribe(&self, uri: &str, cx: &Context) -> Result<(), CallError> {
+        self.read(uri, cx).await.map(drop)
+    }
+
+    async fn unsubscribe(&self, uri: &str, cx: &Context) -> Result<(), CallError> {
+        self.read(uri, cx).await.map(drop)
+    }
+}
+
+#[tokio::test]
+async fn resources_are_offered_by_template_listed_read_and_watched() {
+    let shelf = Shelf { listed: true };
+    let backend = BuiltinBackend::with_resources(Probe::default(), shelf, ToolErrors::Result);
+    let (cx, offer) = (context(), backend.offer(&context()).await);
+    assert!(offer.has_own_resources && offer.resources.is_empty());
+    let definition: Value = offer.templates[0].definition.parse().unwrap();
+    let described = json!({"uriTemplate": "shelf://{id}", "name": "shelf", "title": "Shelf",
+        "description": "What lies there"});
+    assert_eq!(definition, described);
+    assert_eq!(backend.resources(Some("x"), &cx).await.unwrap().next.as_deref(), Some("x"));
+
+    let uri = || Arc::<str>::from("shelf://1");
+    let read = backend.call(Call::new(Operation::ReadResource { uri: uri() }), &cx).await.unwrap();
+    let contents = json!([{"uri": "shelf://1", "mimeType": "a/b", "blob": "AA=="}]);
+    assert_eq!(read.result.parse::<Value>().unwrap(), json!({"contents": contents}));
+    assert_eq!(read.freshness, Some(Freshness::NONE));
+    for operation in [Operation::Subscribe { uri: uri() }, Operation::Unsubscribe { uri: uri() }] {
+        let answer = backend.call(Call::new(operation), &cx).await.unwrap();
+        assert_eq!(answer.result.as_str(), "{}");
+    }
+    let foreign = Call::new(Operation::ReadResource { uri: "shelf://2".into() });
+    assert!(matches!(backend.call(foreign, &cx).await.unwrap_err().kind, Kind::UnknownResource { .. }));
+}
+
+#[tokio::test]
+async fn resources_that_are_never_listed_are_offered_by_template_alone() {
+    let shelf = Shelf { listed: false };
+    let backend = BuiltinBackend::with_resources(Probe::default(), shelf, ToolErrors::Result);
+    let offer = backend.offer(&context()).await;
+    assert_eq!((offer.templates.len(), offer.has_own_resources), (1, false));
+}
+
+#[tokio::test]
+async fn who_has_tools_only_has_no_resources() {
+    let backend = backend(ToolErrors::Result);
+    assert!(!backend.offer(&context()).await.has_own_resources);
+    assert!(backend.resources(None, &context()).await.unwrap().resources.is_empty());
+    let read = Call::new(Operation::ReadResource { uri: "shelf://1".into() });
+    assert!(matches!(backend.call(read, &context()).await.unwrap_err().kind, Kind::UnknownResource { .. }));
 }

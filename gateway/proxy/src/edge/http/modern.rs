@@ -165,7 +165,7 @@ impl Visit<'_> {
             return answer::failure(&request.id, Method::Listen, &error, version, accept);
         }
         let id = &request.id;
-        let listening = match self.gateway.listen(caller, id.clone(), request.params.raw().as_ref()).await {
+        let listening = match self.gateway.listen(caller, id.clone(), &request.params).await {
             Ok(listening) => listening,
             Err(error) => return answer::failure(id, Method::Listen, &error, version, accept),
         };

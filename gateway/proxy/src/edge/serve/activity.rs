@@ -155,12 +155,17 @@ impl Activity {
     pub(super) fn begin(self: &Arc<Self>) -> Running {
         self.running.fetch_add(1, Ordering::AcqRel);
         self.head.store(0, Ordering::Release);
-        let taking = self.multiplexed.load(Ordering::Acquire).then(|| {
+        let taking = self.is_multiplexed().then(|| {
             let taking = Arc::new(Mutex::new(Taking { waiting: 0, since: Instant::now() }));
             lock(&self.taking).push(Arc::clone(&taking));
             taking
         });
         Running { activity: Arc::clone(self), taking }
+    }
+
+    /// Whether many requests share the connection.
+    pub(super) fn is_multiplexed(&self) -> bool {
+        self.multiplexed.load(Ordering::Acquire)
     }
 
     /// Many requests share the connection: bytes no longer tell where a head begins.
@@ -207,7 +212,7 @@ impl Activity {
     }
 
     fn bytes_arrived(&self) {
-        let tracked = !self.multiplexed.load(Ordering::Acquire);
+        let tracked = !self.is_multiplexed();
         if tracked && !self.is_running() && self.head.load(Ordering::Acquire) == 0 {
             self.head.store(JUST_NOW, Ordering::Release);
         }

@@ -18,6 +18,7 @@ use hyper::{body::Incoming, service::Service};
 use super::{
     App, Conn,
     activity::{Activity, Running},
+    nudge::{Nudge, Nudged},
 };
 
 /// One connection's view of the application.
@@ -26,11 +27,14 @@ pub(super) struct Answering<A> {
     pub(super) app: Arc<A>,
     pub(super) conn: Arc<Conn>,
     pub(super) activity: Arc<Activity>,
+    /// Of the requests of a connection that has one at a time.
+    pub(super) nudge: Arc<Nudge>,
 }
 
 /// The answer to one request, while the application works on it.
 pub(super) struct Answer<B> {
     inner: BoxFuture<'static, Response<B>>,
+    nudged: Nudged,
     running: Running,
     version: Version,
 }
@@ -56,7 +60,9 @@ impl<A: App> Service<Request<Incoming>> for Answering<A> {
     type Future = Answer<A::Body>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let nudge = if self.activity.is_multiplexed() { Arc::default() } else { Arc::clone(&self.nudge) };
         Answer {
+            nudged: nudge.answer(),
             running: self.activity.begin(),
             version: request.version(),
             inner: Arc::clone(&self.app).handle(request, Arc::clone(&self.conn)),
@@ -68,7 +74,8 @@ impl<B> Future for Answer<B> {
     type Output = Result<Response<Counted<B>>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut response = ready!(self.inner.as_mut().poll(cx));
+        let Self { inner, nudged, .. } = &mut *self;
+        let mut response = ready!(nudged.poll(cx, |cx| inner.as_mut().poll(cx)));
         // HTTP/2 has no such header: it is sent away with a GOAWAY.
         if self.running.is_last() && self.version < Version::HTTP_2 {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use moongate_config::{
     ContextFields, EraChoice, Glob, Patterns, Prefix, Process, Reach, RouteArgs, Upstream,
 };
-use moongate_core::{CallError, Offer, Raw};
+use moongate_core::{CallError, Offer, Principal, Raw};
 use serde_json::{Value, json};
 
 use super::{
@@ -17,6 +17,7 @@ use crate::{
     downgrade::Face,
     extras::{Inject, RouteExtras},
     fake::{Fake, defined, local, prompt, resource, template, tools},
+    member::Callers,
 };
 
 fn offered(member: Member, offer: Offer) -> Offered {
@@ -257,4 +258,68 @@ async fn a_description_is_replaced_or_added_by_its_route() {
     let words: Vec<Value> =
         listed(&view, Face::Modern).iter().map(|tool| tool["description"].clone()).collect();
     assert_eq!(words, ["new", "new"]);
+}
+
+fn resources(uris: &[&str], templates: &[&str]) -> Offer {
+    Offer {
+        resources: uris.iter().map(|uri| resource(uri)).collect(),
+        templates: templates.iter().map(|uri| template(uri)).collect(),
+        has_own_resources: true,
+        ..Offer::default()
+    }
+}
+
+#[tokio::test]
+async fn no_upstream_takes_the_addresses_that_are_reserved() {
+    let theirs = || resources(&["content://1", "Workspace:///x", "up://1"], &["content://{id}", "{+any}"]);
+    let ours = builtin("content", resources(&[], &["content://{id}"]));
+    let config = Config::default();
+    for (offers, owner) in
+        [(vec![upstream("up", theirs()), ours], Some("content")), (vec![upstream("up", theirs())], None)]
+    {
+        let view = view(&offers, &config).await;
+        assert_eq!(page(&view.resource_list)["resources"], json!([{"uri": "up://1", "name": "up://1"}]));
+        assert_eq!(view.resource("content://1").ok().map(|member| &*member.name), owner);
+        assert!(view.resource("workspace:///x").is_err());
+        assert_eq!(&*view.resource("other://1").unwrap().name, "up");
+        assert_eq!((view.upstreams("content://1").count(), view.upstreams("up://2").count()), (0, 1));
+        let owners: Vec<&str> = view.owners().iter().map(|member| &*member.name).collect();
+        assert_eq!(owners.contains(&"content"), owner.is_some());
+    }
+}
+
+#[tokio::test]
+async fn a_member_is_there_for_its_callers_only() {
+    let control = || Scope::new(Scope::CONTROL);
+    let run = Tool { scope: control(), ..Tool::clone(&defined(&json!({"name": "run"}))) };
+    let offer = || Offer { tools: vec![Arc::new(run.clone())], ..resources(&[], &["workspace:///{+path}"]) };
+    let (local, holding) = (Callers::Local, Callers::Holding(control()));
+    let (me, other) = (Principal::local(), Principal::issued("other"));
+    for (callers, principal, scopes, expected) in [
+        (&local, me.clone(), &["admin"][..], "yes"),
+        (&local, other.clone(), &["admin"], "hidden"),
+        (&local, Principal::anonymous(), &["admin"], "hidden"),
+        (&holding, me, &["admin"], "yes"),
+        (&holding, other.clone(), &["control"], "yes"),
+        (&holding, other, &["read", "write"], "needs a scope"),
+        (&holding, Principal::anonymous(), &["admin"], "hidden"),
+    ] {
+        let admitted = crate::fake::admitted(principal.clone(), scopes).await;
+        let (config, metrics, rules) = (Config::default(), Metrics::new(), Rules::default());
+        let builder =
+            Builder { config: &config, rules: &rules, metrics: &metrics, admitted: &admitted, profile: None };
+        let member =
+            Member::builtin("w", Arc::new(Fake::new(Offer::default()))).with_callers(callers.clone());
+        let view = builder.build(&[offered(member, offer())]);
+        let found = match view.tool("run") {
+            Ok(_) => "yes",
+            Err(error) if matches!(error.kind, moongate_core::Kind::MissingScope { .. }) => "needs a scope",
+            Err(_) => "hidden",
+        };
+        assert_eq!(found, expected, "{callers:?} {principal:?} {scopes:?}");
+        // What lies at its addresses is for those who could call it.
+        let readable = view.resource("workspace:///a").is_ok();
+        assert_eq!((readable, view.owners().len()), (expected == "yes", usize::from(expected == "yes")));
+        assert_eq!(listed(&view, Face::Modern).len(), usize::from(expected == "yes"));
+    }
 }
