@@ -16,5 +16,5 @@ pub mod server;
 mod testing;
 pub mod transport;
 
-pub use builtin::{BuiltinBackend, ToolErrors};
+pub use builtin::{BuiltinBackend, NoResources, ToolErrors};
 pub use server::Server;

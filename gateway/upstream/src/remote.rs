@@ -6,9 +6,11 @@
 
 mod connect;
 mod exchange;
+mod head;
 mod http1;
 mod link;
 mod old;
+mod outbound;
 mod pool;
 mod refusal;
 mod roots;

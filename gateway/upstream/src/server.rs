@@ -17,7 +17,7 @@ use std::{
 
 use moongate_core::{
     Backend, BoxFuture, Call, CallError, Changes, Client, Clock, Context, ContextIds, Offer, Peer, Principal,
-    Raw, Reply, Scope, SessionKey, Version,
+    Raw, Reply, ResourcePage, Scope, SessionKey, Version,
     hash::Map,
     task::{Group, Signal},
 };
@@ -321,7 +321,16 @@ impl Backend for Server {
     }
 
     fn call<'a>(&'a self, call: Call, cx: &'a Context) -> BoxFuture<'a, Result<Reply, CallError>> {
-        Box::pin(self.0.call(call, cx))
+        Box::pin(async move { self.0.call(&call, cx).await })
+    }
+
+    // What a server has, it lists for everybody who shares a connection.
+    fn resources<'a>(
+        &'a self,
+        _after: Option<&'a str>,
+        _cx: &'a Context,
+    ) -> BoxFuture<'a, Result<ResourcePage, CallError>> {
+        Box::pin(std::future::ready(Ok(ResourcePage::default())))
     }
 
     fn roots_changed(&self, session: &SessionKey) {

@@ -40,7 +40,7 @@ impl Connection {
     pub(crate) async fn call(
         &self,
         upstream: &str,
-        ask: Request<'_>,
+        ask: &Request<'_>,
         cx: &Context,
     ) -> Result<Reply, Failure> {
         // Also between its requests, so that nobody closes the connection under it.
@@ -48,19 +48,21 @@ impl Connection {
         if self.version().era() == Era::Modern {
             return self.call_modern(upstream, ask, cx).await;
         }
-        self.log_at(ask.log_level).await;
+        if ask.log_level.is_some() {
+            Box::pin(self.log_at(ask.log_level)).await;
+        }
         if ask.as_task {
-            return self.legacy_task(upstream, &ask, cx).await;
+            return Box::pin(self.legacy_task(upstream, ask, cx)).await;
         }
         for round in 0..MAX_ROUNDS {
-            match self.call_legacy(upstream, &ask, cx).await {
+            match self.call_legacy(upstream, ask, cx).await {
                 // A legacy client of that version knows what to do; a modern one is asked first.
                 Err(Failure::Rpc(error))
                     if error.code == URL_ELICITATION_REQUIRED
                         && cx.client.version.era() == Era::Modern
                         && may_ask(ask.method) =>
                 {
-                    visit(&error, cx).await?;
+                    Box::pin(visit(&error, cx)).await?;
                 }
                 outcome if round > 0 => return outcome.map(once).map_err(Failure::once_begun),
                 outcome => return outcome,
@@ -123,28 +125,28 @@ impl Connection {
         }
     }
 
-    async fn call_modern(&self, upstream: &str, ask: Request<'_>, cx: &Context) -> Result<Reply, Failure> {
+    async fn call_modern(&self, upstream: &str, ask: &Request<'_>, cx: &Context) -> Result<Reply, Failure> {
         let mut params = ask.params.clone();
         // The same for a server that insists on a task, which is then followed here.
-        let mut driven = None;
+        let mut driven: Option<Box<Request<'_>>> = None;
         for round in 0..=MAX_ROUNDS {
-            let mut result = self.round(upstream, driven.as_ref().unwrap_or(&ask), &params, cx).await;
+            let mut result = self.round(upstream, driven.as_deref().unwrap_or(ask), &params, cx).await;
             if driven.is_none() && result.as_ref().is_err_and(wants_task) && may_drive(cx) {
-                let declaring = driven.insert(declaring(&ask));
+                let declaring = driven.insert(Box::new(declaring(ask)));
                 result = self.round(upstream, declaring, &params, cx).await;
             }
             let result = match result {
                 Err(failure) if round > 0 => return Err(failure.once_begun()),
                 result => result?,
             };
-            let (questions, state) = match envelope::read(result.clone(), self.version()) {
+            let (questions, state) = match envelope::read(&result, self.version()) {
                 Shape::Complete(reply) if round > 0 => return Ok(once(reply)),
                 Shape::Complete(reply) => return Ok(reply),
-                Shape::Task(task) if driven.is_some() => return self.drive(&task, &ask, cx).await,
+                Shape::Task(task) if driven.is_some() => return Box::pin(self.drive(&task, ask, cx)).await,
                 Shape::Task(task) if ask.relays_tasks => return made(self, &task),
                 Shape::Task(_) => return Err(Failure::unknown_result("task")),
                 Shape::Unknown(what) => {
-                    return of_extension(&ask, &result).ok_or_else(|| Failure::unknown_result(&what));
+                    return of_extension(ask, &result).ok_or_else(|| Failure::unknown_result(&what));
                 }
                 Shape::InputRequired { questions, state } => (questions, state),
             };
@@ -156,9 +158,9 @@ impl Connection {
             }
             let mut added = Vec::new();
             if questions.is_empty() {
-                tokio::time::sleep(NOTHING_ASKED).await;
+                Box::pin(tokio::time::sleep(NOTHING_ASKED)).await;
             } else {
-                match self.answers(questions, &ask, cx).await? {
+                match Box::pin(self.answers(questions, ask, cx)).await? {
                     Answered::All(answers) => added.push(("inputResponses", answers)),
                     Answered::Refused(error) if ask.method == "tools/call" => {
                         let text =

@@ -266,7 +266,7 @@ impl Connection {
     /// # Errors
     /// What the server or the way to it said.
     pub(crate) async fn ask(&self, ask: &Request<'_>) -> Result<Reply, Failure> {
-        match envelope::read(self.result_of(ask).await?, self.version()) {
+        match envelope::read(&self.result_of(ask).await?, self.version()) {
             Shape::Complete(reply) => Ok(reply),
             Shape::InputRequired { .. } => Err(Failure::invalid("it asked a question where none is allowed")),
             Shape::Task(_) => Err(Failure::unknown_result("task")),

@@ -58,7 +58,7 @@ impl Declared {
             return Self::default();
         }
         let able = client.abilities();
-        let extensions = client.capability("extensions");
+        let extensions = able.has_extensions().then(|| client.capability("extensions")).flatten();
         Self {
             sampling: able.samples(),
             sampling_tools: able.samples_with_tools(),

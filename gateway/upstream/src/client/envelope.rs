@@ -120,16 +120,17 @@ struct Asking {
 }
 
 /// Reads a result of a server of `version`.
-pub(crate) fn read(result: Raw, version: Version) -> Shape {
+pub(crate) fn read(result: &Raw, version: Version) -> Shape {
     if version.era() == Era::Legacy {
-        return Shape::Complete(result.into());
+        return Shape::Complete(result.clone().into());
     }
     if !result.is_object() {
         return Shape::Unknown("no object".to_owned());
     }
-    let (mut kind, mut ttl, mut public, mut mixed) = (None, None, false, false);
+    let (mut kind, mut ttl, mut public) = (None, None, false);
+    let (mut has_meta, mut mixed) = (false, false);
     // One walk: results are read with every call.
-    let plain = edit::remove(&result, |name, value| match name {
+    let plain = edit::remove(result, |name, value| match name {
         "resultType" => {
             kind = value.text();
             true
@@ -145,6 +146,7 @@ pub(crate) fn read(result: Raw, version: Version) -> Shape {
         "_meta" => {
             let named = value.names().any(|name| name == SERVER_INFO);
             mixed = named && value.names().any(|name| name != SERVER_INFO);
+            has_meta |= !named || mixed;
             named && !mixed
         }
         _ => false,
@@ -157,10 +159,10 @@ pub(crate) fn read(result: Raw, version: Version) -> Shape {
                 ttl: Duration::try_from_secs_f64(ttl / 1000.0).unwrap_or(Duration::ZERO),
                 public,
             });
-            Shape::Complete(Reply { freshness, ..plain.into() })
+            Shape::Complete(Reply { freshness, may_have_meta: has_meta, ..plain.into() })
         }
-        Some("task") => Shape::Task(result),
-        Some("input_required") => asking(&result),
+        Some("task") => Shape::Task(result.clone()),
+        Some("input_required") => asking(result),
         Some(other) => Shape::Unknown(other.to_owned()),
     }
 }
@@ -285,11 +287,13 @@ mod tests {
             "resultType": "complete", "ttlMs": 1500, "cacheScope": "public", "contents": [],
             "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "s"}},
         });
-        let Shape::Complete(reply) = read(Raw::of(&result), Version::V2026_07_28) else { panic!() };
+        let Shape::Complete(reply) = read(&Raw::of(&result), Version::V2026_07_28) else { panic!() };
+        assert!(!reply.may_have_meta);
         assert_eq!(reply.result.parse::<Value>().unwrap(), json!({"contents": []}));
         assert_eq!(reply.freshness, Some(Freshness { ttl: Duration::from_millis(1500), public: true }));
         let own = Raw::of(&json!({"_meta": {"x": 1}, "content": []}));
-        let Shape::Complete(reply) = read(own.clone(), Version::V2026_07_28) else { panic!() };
+        let Shape::Complete(reply) = read(&own, Version::V2026_07_28) else { panic!() };
+        assert!(reply.may_have_meta);
         assert_eq!(reply.result, own);
         assert_eq!(reply.freshness, None);
     }
@@ -313,7 +317,7 @@ mod tests {
             "resultType": "input_required", "requestState": "s",
             "inputRequests": {"a": {"method": "roots/list"}, "b": {"method": "elicitation/create", "params": {"message": "?"}}},
         });
-        let Shape::InputRequired { questions, state } = read(Raw::of(&ask), Version::V2026_07_28) else {
+        let Shape::InputRequired { questions, state } = read(&Raw::of(&ask), Version::V2026_07_28) else {
             panic!()
         };
         let methods: Vec<_> = questions.iter().map(|(key, it)| (key.as_str(), it.method.as_str())).collect();
@@ -325,11 +329,11 @@ mod tests {
             json!({"resultType": "input_required", "inputRequests": {"a": 1}}),
             json!([]),
         ] {
-            assert!(matches!(read(Raw::of(&bad), Version::V2026_07_28), Shape::Unknown(_)), "{bad}");
+            assert!(matches!(read(&Raw::of(&bad), Version::V2026_07_28), Shape::Unknown(_)), "{bad}");
         }
         let task = json!({"resultType": "task", "taskId": "1"});
-        assert!(matches!(read(Raw::of(&task), Version::V2026_07_28), Shape::Task(_)));
-        let legacy = read(Raw::of(&ask), Version::V2025_11_25);
+        assert!(matches!(read(&Raw::of(&task), Version::V2026_07_28), Shape::Task(_)));
+        let legacy = read(&Raw::of(&ask), Version::V2025_11_25);
         assert!(matches!(legacy, Shape::Complete(_)), "a legacy server may call a member so");
     }
 }

@@ -5,6 +5,7 @@
 //! waits for ever; only a question for roots, which servers like to ask before anything else, waits for the first call.
 
 use std::{
+    collections::VecDeque,
     hash::{BuildHasher as _, RandomState},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
@@ -86,8 +87,8 @@ pub(crate) struct Hearing {
 struct Calls {
     /// How many are under way, also those that wait for their client or for a task and have no request open.
     under_way: usize,
-    /// Those with a request open, the youngest last.
-    running: Vec<Running>,
+    /// Those with a request open, the youngest last. Most end in the order they began.
+    running: VecDeque<Running>,
     /// Questions for roots that came before any call.
     waiting: Vec<Request>,
 }
@@ -127,7 +128,9 @@ impl Attention {
 
 impl Drop for Attention {
     fn drop(&mut self) {
-        self.hearing.lock().running.retain(|running| running.id != self.id);
+        let mut calls = self.hearing.lock();
+        let mine = calls.running.iter().position(|running| running.id == self.id);
+        mine.and_then(|at| calls.running.remove(at));
     }
 }
 
@@ -208,7 +211,7 @@ impl Hearing {
             // There is room for these: nobody else knows the channel yet.
             let _heard = messages.slit().put(Message::Request(question)).is_ok();
         }
-        calls.running.push(Running {
+        calls.running.push_back(Running {
             id,
             principal: cx.principal.clone(),
             session: cx.session_named.then(|| Arc::clone(&cx.ids.session)),
@@ -323,7 +326,7 @@ impl Hearing {
     /// A log line goes to the call that is most likely its cause, unless that might be somebody else's.
     fn logged(&self, notification: Notification) {
         let calls = self.lock();
-        let Some(youngest) = calls.running.last() else { return };
+        let Some(youngest) = calls.running.back() else { return };
         if calls.running.iter().all(|call| call.principal == youngest.principal) {
             // A call that does not keep up loses logs, as any client does.
             let _heard = youngest.messages.put(Message::Notification(notification)).is_ok();
@@ -399,7 +402,7 @@ impl Hearing {
     fn ask_the_youngest(&self, request: Request) -> Option<Request> {
         let mut calls = self.lock();
         let free = calls.running.iter().rev().find(|call| !call.asking.load(Ordering::Relaxed));
-        let Some(call) = free.or_else(|| calls.running.last()) else {
+        let Some(call) = free.or_else(|| calls.running.back()) else {
             return if &*request.method == "roots/list" {
                 self.wait(&mut calls, request)
             } else {

@@ -64,7 +64,7 @@ impl Line {
         let (sender, outcome) = tokio::sync::oneshot::channel();
         let (connection, cx, tasks) = (Arc::clone(&self.connection), cx.clone(), Group::new());
         tasks.spawn(async move {
-            let outcome = connection.call("git", ask, &cx).await;
+            let outcome = connection.call("git", &ask, &cx).await;
             // A test may not want to know.
             drop(sender.send(outcome));
         });

@@ -13,7 +13,7 @@ use http_body_util::BodyExt as _;
 use moongate_wire::{Era, Id, Malformed, Message, Response, Version, header as names, write};
 
 use super::{
-    link::Kind,
+    head::Kind,
     pool::Body,
     refusal,
     session::{CLOSED, Session, messages},
@@ -114,20 +114,20 @@ impl Course {
         let message = write::request(&Id::from(*id), method, params);
         let (mut request, in_session) = self.session.post(*version, message);
         if version.is_some_and(|version| version.era() == Era::Modern) {
-            self.repeat(&mut request.headers);
+            self.repeat(&mut request.more);
         }
         let (id, link) = (*id, &self.session.link);
-        let (parts, body) = link.ask(request).await?.into_parts();
-        if !parts.status.is_success() {
-            let answer = refusal::read(link, &parts, body, Some(id), in_session).await?;
+        let (head, body) = link.ask(&request).await?;
+        if !head.status.is_success() {
+            let answer = Box::pin(refusal::read(link, &head, body, Some(id), in_session)).await?;
             return Ok(Some(Event::Answer(answer)));
         }
         if self.request.version.is_none() {
-            self.session.remember(&parts.headers);
+            self.session.remember(&head);
         }
-        let status = parts.status.as_u16();
-        match Kind::of(&parts.headers) {
-            _ if parts.status == StatusCode::ACCEPTED => {
+        let status = head.status.as_u16();
+        match head.kind() {
+            _ if head.status == StatusCode::ACCEPTED => {
                 Err(Fault::Garbled("the server accepted the request and did not answer it".into()))
             }
             Kind::Json => self.answer(&link.collect(body).await?, status).map(Some),
@@ -137,7 +137,7 @@ impl Course {
                 self.stage = Stage::Following(Box::new(following));
                 Ok(None)
             }
-            Kind::Other => Err(refusal::wrong_type(&parts.headers)),
+            Kind::Other => Err(refusal::wrong_type(&head)),
         }
     }
 
@@ -226,7 +226,7 @@ impl Course {
                 return Err(Fault::Garbled("the server's answer is empty".into()));
             };
             if let Some(fault) = following.ended.take() {
-                resume(&self.session, self.request.version, following, fault).await?;
+                Box::pin(resume(&self.session, self.request.version, following, fault)).await?;
             }
             let (parser, status) = (&mut following.parser, following.status);
             match parser.next().map_err(|sse::TooLong| too_long(&self.session))? {
@@ -318,10 +318,9 @@ async fn resume(
         tokio::time::sleep(following.parser.retry().unwrap_or(RETRY).clamp(MIN_RETRY, MAX_RETRY)).await;
         let (request, in_session) = session.get(version, Some(last_id.clone()));
         // What cannot be reached now may be back the next time.
-        let Ok(answer) = session.link.ask(request).await else { continue };
-        let (parts, body) = answer.into_parts();
-        match parts.status {
-            status if status.is_success() && Kind::of(&parts.headers) == Kind::Events => {
+        let Ok((head, body)) = session.link.ask(&request).await else { continue };
+        match head.status {
+            status if status.is_success() && head.kind() == Kind::Events => {
                 following.parser.resume();
                 following.body = body;
                 return Ok(());

@@ -14,8 +14,8 @@ use bytes::{Bytes, BytesMut};
 use http::Uri;
 use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
 
-use self::decode::{Decoder, Head, Step};
-use super::{connect::Stream, pool::Outbound};
+use self::decode::{Decoder, Step};
+use super::{connect::Stream, head::Head, outbound::Outbound};
 
 mod decode;
 
@@ -145,17 +145,15 @@ fn head(url: &Uri, common: &[u8], request: &Outbound) -> Vec<u8> {
     let path = url.path_and_query().map_or("/", |path| path.as_str());
     // An address without a path may have a query.
     let root = if path.starts_with('/') { "" } else { "/" };
-    let lines: usize =
-        request.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    let mut lines = 0;
+    request.headers(|name, value| lines += name.len() + value.len() + 4);
     let body = if request.body.len() <= JOINED { request.body.len() } else { 0 };
     let mut out = Vec::with_capacity(64 + path.len() + common.len() + lines + body);
     for part in [request.method.as_str(), " ", root, path, " HTTP/1.1\r\n"] {
         out.extend_from_slice(part.as_bytes());
     }
     out.extend_from_slice(common);
-    for (name, value) in &request.headers {
-        line(&mut out, name.as_str(), value.as_bytes());
-    }
+    request.headers(|name, value| line(&mut out, name, value));
     if !request.body.is_empty() {
         write!(out, "content-length: {}\r\n", request.body.len()).expect("memory takes what is written");
     }
@@ -173,22 +171,27 @@ pub(super) fn line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderName, HeaderValue, Method};
+    use http::{HeaderName, HeaderValue};
+    use moongate_wire::Version;
 
     use super::*;
 
     #[test]
     fn a_head_names_the_path_and_how_much_follows() {
         let url = Uri::from_static("https://example.com:8443/mcp?key=1");
-        let headers = vec![(HeaderName::from_static("mcp-method"), HeaderValue::from_static("tools/call"))];
-        let post = Outbound { method: Method::POST, headers, body: Bytes::from_static(b"{}") };
-        let expected =
-            "POST /mcp?key=1 HTTP/1.1\r\nhost: x\r\nmcp-method: tools/call\r\ncontent-length: 2\r\n\r\n";
+        let mut post = Outbound::post(Some(Version::V2026_07_28), Bytes::from_static(b"{}"));
+        post.more.push((HeaderName::from_static("mcp-method"), HeaderValue::from_static("tools/call")));
+        let expected = "POST /mcp?key=1 HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+                        accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n\
+                        mcp-method: tools/call\r\ncontent-length: 2\r\n\r\n";
         assert_eq!(String::from_utf8(head(&url, b"host: x\r\n", &post)).unwrap(), expected);
         let bare = String::from_utf8(head(&Uri::from_static("http://x?key=1"), b"", &post)).unwrap();
         assert!(bare.starts_with("POST /?key=1 HTTP/1.1\r\n"), "{bare}");
-        let get = Outbound { method: Method::GET, headers: Vec::new(), body: Bytes::new() };
-        let expected = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+        let mut get = Outbound::get(Some(Version::V2024_11_05));
+        (get.session, get.last_event) =
+            (Some(HeaderValue::from_static("s")), Some(HeaderValue::from_static("7")));
+        let expected = "GET / HTTP/1.1\r\nhost: x\r\naccept: text/event-stream\r\nmcp-session-id: s\r\n\
+                        last-event-id: 7\r\n\r\n";
         assert_eq!(
             String::from_utf8(head(&Uri::from_static("http://x"), b"host: x\r\n", &get)).unwrap(),
             expected

@@ -7,31 +7,23 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt as _;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, header};
+use http::Uri;
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use moongate_core::task::Group;
-use moongate_wire::{Version, header as names};
 
 use super::{
     Spec,
     connect::{Connector, place},
-    pool::{Body, Outbound, Pool, Unanswered},
+    head::Head,
+    outbound::Outbound,
+    pool::{Body, Pool, Unanswered},
 };
 use crate::transport::Fault;
 
 /// What of a body that nobody reads is taken in, and for how long, so that its connection can be used again.
 const DRAIN_BYTES: usize = 64 * 1024;
 const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
-
-/// How many headers a request has beside those that all have; more of them make it grow.
-const OWN_HEADERS: usize = 8;
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
-const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
-const PROTOCOL_VERSION: HeaderName = HeaderName::from_static(names::PROTOCOL_VERSION);
-pub(super) const SESSION_ID: HeaderName = HeaderName::from_static(names::SESSION_ID);
-pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static(names::LAST_EVENT_ID);
 
 /// The way to one server.
 pub(super) struct Link {
@@ -44,14 +36,6 @@ pub(super) struct Link {
     pub(super) connect_timeout: Duration,
     pub(super) tasks: Group,
     pool: Arc<Pool>,
-}
-
-/// What kind of body an answer has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Json,
-    Events,
-    Other,
 }
 
 impl Link {
@@ -73,31 +57,16 @@ impl Link {
         }
     }
 
-    /// A message to post.
-    pub(super) fn post(version: Option<Version>, message: Bytes) -> Outbound {
-        request(Method::POST, version, &[(header::CONTENT_TYPE, JSON), (header::ACCEPT, BOTH)], message)
-    }
-
-    /// A request for a stream of events.
-    pub(super) fn get(version: Option<Version>) -> Outbound {
-        request(Method::GET, version, &[(header::ACCEPT, EVENTS)], Bytes::new())
-    }
-
-    /// A request to end something.
-    pub(super) fn delete(version: Option<Version>) -> Outbound {
-        request(Method::DELETE, version, &[], Bytes::new())
-    }
-
     /// Sends a request to the endpoint and waits for the head of its answer.
     ///
     /// # Cancel safety
     /// Dropping the future resets the stream or closes the connection.
-    pub(super) async fn ask(&self, request: Outbound) -> Result<Response<Body>, Fault> {
+    pub(super) async fn ask(&self, request: &Outbound) -> Result<(Head, Body), Fault> {
         self.ask_at(&self.url, request).await
     }
 
     /// As [`Self::ask`], at another address of the same server.
-    pub(super) async fn ask_at(&self, url: &Uri, request: Outbound) -> Result<Response<Body>, Fault> {
+    pub(super) async fn ask_at(&self, url: &Uri, request: &Outbound) -> Result<(Head, Body), Fault> {
         self.pool.ask(url, request).await.map_err(|error| self.fault(&error))
     }
 
@@ -174,37 +143,10 @@ impl Link {
     }
 }
 
-fn request(
-    method: Method,
-    version: Option<Version>,
-    headers: &[(HeaderName, HeaderValue)],
-    body: Bytes,
-) -> Outbound {
-    let mut request = Outbound { method, headers: Vec::with_capacity(OWN_HEADERS), body };
-    request.headers.extend_from_slice(headers);
-    // Servers of earlier versions do not know the header.
-    if let Some(version) = version.filter(|version| *version >= Version::V2025_06_18) {
-        request.headers.push((PROTOCOL_VERSION, HeaderValue::from_static(version.as_str())));
-    }
-    request
-}
-
 impl fmt::Debug for Link {
     /// The place only: headers and the rest of an address may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").field("place", &self.place).finish_non_exhaustive()
-    }
-}
-
-impl Kind {
-    pub(super) fn of(headers: &HeaderMap) -> Self {
-        let value = headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-        let essence = value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-        match essence {
-            _ if essence.eq_ignore_ascii_case(JSON.as_bytes()) => Self::Json,
-            _ if essence.eq_ignore_ascii_case(EVENTS.as_bytes()) => Self::Events,
-            _ => Self::Other,
-        }
     }
 }
 

@@ -25,7 +25,9 @@ use tokio::sync::RwLock;
 use super::{
     Spec,
     connect::same_origin,
-    link::{Kind, Link},
+    head::Kind,
+    link::Link,
+    outbound::Outbound,
     pool::Body,
     refusal,
     session::{CANCEL_PATIENCE, CLOSED, cancelled, messages},
@@ -76,14 +78,14 @@ impl OldSse {
 
     async fn open(&self, inbound: Arc<dyn Inbound>) -> Result<Arc<dyn Transport>, Fault> {
         let link = &self.link;
-        let (parts, body) = link.ask(Link::get(None)).await?.into_parts();
-        if !parts.status.is_success() {
-            let error = refusal::read(link, &parts, body, None, false).await.err();
-            let status = parts.status.as_u16();
+        let (head, body) = link.ask(&Outbound::get(None)).await?;
+        if !head.status.is_success() {
+            let error = refusal::read(link, &head, body, None, false).await.err();
+            let status = head.status.as_u16();
             return Err(error.unwrap_or(Fault::Status { status, detail: String::new() }));
         }
-        if Kind::of(&parts.headers) != Kind::Events {
-            return Err(refusal::wrong_type(&parts.headers));
+        if head.kind() != Kind::Events {
+            return Err(refusal::wrong_type(&head));
         }
         let mut incoming = Reading { body, parser: Parser::new(link.max_message) };
         let endpoint = endpoint(&link.url, &incoming.endpoint(link).await?)?;
@@ -241,15 +243,15 @@ impl Conversation {
         if self.has_ended() {
             return Err(Fault::Unreached(CLOSED.into()));
         }
-        let request = Link::post(version, message.into_bytes());
-        let (parts, body) = self.link.ask_at(&self.endpoint, request).await?.into_parts();
-        if parts.status.is_success() {
+        let request = Outbound::post(version, message.into_bytes());
+        let (head, body) = self.link.ask_at(&self.endpoint, &request).await?;
+        if head.status.is_success() {
             self.link.drain(body);
             return Ok(());
         }
         // The session is in the address.
-        let refused = refusal::read(&self.link, &parts, body, None, true).await;
-        Err(refused.err().unwrap_or(Fault::Status { status: parts.status.as_u16(), detail: String::new() }))
+        let refused = refusal::read(&self.link, &head, body, None, true).await;
+        Err(refused.err().unwrap_or(Fault::Status { status: head.status.as_u16(), detail: String::new() }))
     }
 
     fn has_ended(&self) -> bool {

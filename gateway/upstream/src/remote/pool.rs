@@ -14,7 +14,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Method, Response, Uri, header};
+use http::{HeaderName, HeaderValue, Uri, header};
 use http_body::{Frame, SizeHint};
 use http_body_util::Full;
 use hyper::{
@@ -27,7 +27,9 @@ use tokio::time::Instant;
 
 use super::{
     connect::{Connector, Failure, Stream, host_header},
+    head::Head,
     http1::{self, Http1},
+    outbound::Outbound,
 };
 
 /// How many idle connections are kept. More than that many requests at a time are rare, and connections made for a
@@ -37,13 +39,6 @@ const MAX_IDLE: usize = 64;
 /// long that answer may take.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_PATIENCE: Duration = Duration::from_secs(10);
-
-/// A request: what it has beside the headers that all have.
-pub(super) struct Outbound {
-    pub(super) method: Method,
-    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
-    pub(super) body: Bytes,
-}
 
 /// The connections to one server.
 pub(super) struct Pool {
@@ -114,20 +109,30 @@ impl Pool {
     pub(super) async fn ask(
         self: &Arc<Self>,
         url: &Uri,
-        request: Outbound,
-    ) -> Result<Response<Body>, Unanswered> {
+        request: &Outbound,
+    ) -> Result<(Head, Body), Unanswered> {
         while let Some(mut single) = self.take() {
             if !poll_fn(|cx| Poll::Ready(single.is_open(cx))).await {
                 continue;
             }
-            match self.ask_single(single, url, &request).await {
+            match self.ask_single(single, url, request).await {
                 // It was closed while nobody looked.
                 Err(http1::Failed::Unsent(_)) => {}
                 answered => return answered.map_err(Unanswered::from),
             }
         }
+        // On the heap: most requests find a connection, and have no use for the room that making one takes.
+        Box::pin(self.ask_elsewhere(url, request)).await
+    }
+
+    /// Asks on the connection that is shared, or on a new one.
+    async fn ask_elsewhere(
+        self: &Arc<Self>,
+        url: &Uri,
+        request: &Outbound,
+    ) -> Result<(Head, Body), Unanswered> {
         if let Some(shared) = self.shared() {
-            match self.ask_shared(shared, url, &request).await {
+            match self.ask_shared(shared, url, request).await {
                 Err(Unanswered::Unsent(_)) => {}
                 answered => return answered,
             }
@@ -136,9 +141,9 @@ impl Pool {
         if stream.speaks_http2() {
             let shared =
                 self.share(stream).await.map_err(|error| Unanswered::Unsent(io::Error::other(error)))?;
-            return self.ask_shared(shared, url, &request).await;
+            return self.ask_shared(shared, url, request).await;
         }
-        Ok(self.ask_single(Box::new(Http1::new(stream)), url, &request).await?)
+        Ok(self.ask_single(Box::new(Http1::new(stream)), url, request).await?)
     }
 
     async fn ask_single(
@@ -146,15 +151,12 @@ impl Pool {
         mut single: Box<Http1>,
         url: &Uri,
         request: &Outbound,
-    ) -> Result<Response<Body>, http1::Failed> {
+    ) -> Result<(Head, Body), http1::Failed> {
         let head = single.ask(url, &self.lines, request).await?;
         let mut body = Body::Single { single: Some(single), pool: Arc::clone(self) };
         // One without a body brings its connection back at once.
         body.give_back();
-        let mut answer = Response::new(body);
-        *answer.status_mut() = head.status;
-        *answer.headers_mut() = head.headers;
-        Ok(answer)
+        Ok((head, body))
     }
 
     async fn ask_shared(
@@ -162,15 +164,23 @@ impl Pool {
         mut shared: Shared,
         url: &Uri,
         request: &Outbound,
-    ) -> Result<Response<Body>, Unanswered> {
+    ) -> Result<(Head, Body), Unanswered> {
         let mut sent = http::Request::new(Full::new(request.body.clone()));
         *sent.method_mut() = request.method.clone();
         *sent.uri_mut() = url.clone();
-        for (name, value) in self.headers.iter().chain(&request.headers) {
+        for (name, value) in &self.headers {
             sent.headers_mut().append(name, value.clone());
         }
-        let answer = shared.try_send_request(sent).await.map_err(unanswered)?;
-        Ok(answer.map(Body::Shared))
+        request.headers(|name, value| {
+            // Each was made of such a name and such a value.
+            if let (Ok(name), Ok(value)) =
+                (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value))
+            {
+                sent.headers_mut().append(name, value);
+            }
+        });
+        let (parts, body) = shared.try_send_request(sent).await.map_err(unanswered)?.into_parts();
+        Ok((Head::from(&parts), Body::Shared(body)))
     }
 
     /// Makes a connection of HTTP/2 that everybody uses from now on, unless there is one already.

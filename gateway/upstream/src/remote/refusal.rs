@@ -6,11 +6,12 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode, Uri, header, response::Parts};
+use http::{StatusCode, Uri};
 use moongate_wire::{Frame, Id, Message, Response, RpcError, code};
 
 use super::{
-    link::{Kind, Link},
+    head::{Head, Kind},
+    link::Link,
     pool::Body,
 };
 use crate::transport::{Answer, Fault};
@@ -21,14 +22,14 @@ const EXCERPT: usize = 200;
 /// Reads the answer that refuses the request `id`, which was sent `in_session` or not.
 pub(super) async fn read(
     link: &Link,
-    parts: &Parts,
+    head: &Head,
     body: Body,
     id: Option<i64>,
     in_session: bool,
 ) -> Result<Answer, Fault> {
-    let status = parts.status;
+    let status = head.status;
     // A body that cannot be read does not change what the status says; one that is a stream might never end.
-    let body = match Kind::of(&parts.headers) {
+    let body = match head.kind() {
         Kind::Events => Bytes::new(),
         Kind::Json | Kind::Other => link.collect(body).await.unwrap_or_default(),
     };
@@ -44,7 +45,7 @@ pub(super) async fn read(
         Some((answered, error)) if is_for(answered.as_ref(), id) => {
             Ok(Answer { outcome: Err(error), status: Some(status.as_u16()) })
         }
-        _ => Err(Fault::Status { status: status.as_u16(), detail: detail(status, &parts.headers, link) }),
+        _ => Err(Fault::Status { status: status.as_u16(), detail: detail(head, link) }),
     }
 }
 
@@ -76,13 +77,14 @@ fn is_session_gone(status: StatusCode, error: Option<&RpcError>, body: &[u8]) ->
 }
 
 /// A blank and words that help, if there are any.
-fn detail(status: StatusCode, headers: &HeaderMap, link: &Link) -> String {
+fn detail(head: &Head, link: &Link) -> String {
+    let status = head.status;
     match status {
         StatusCode::UNAUTHORIZED => " (credentials are missing or wrong; check headers:)".to_owned(),
         StatusCode::FORBIDDEN => " (these credentials may not do that; check headers:)".to_owned(),
         StatusCode::NOT_FOUND => " (there is no MCP server at this path; check url:)".to_owned(),
         _ if status.is_redirection() => {
-            let to = headers.get(header::LOCATION).and_then(|location| target(location.as_bytes(), link));
+            let to = head.location.as_ref().and_then(|location| target(location.as_bytes(), link));
             let to = to.map(|to| format!(" to {to}")).unwrap_or_default();
             format!(" (a redirect{to}, which is not followed; correct url:)")
         }
@@ -112,8 +114,8 @@ pub(super) fn excerpt(text: &[u8]) -> String {
 }
 
 /// An answer of a kind that MCP does not have.
-pub(super) fn wrong_type(headers: &HeaderMap) -> Fault {
-    let text: Cow<'static, str> = match headers.get(header::CONTENT_TYPE) {
+pub(super) fn wrong_type(head: &Head) -> Fault {
+    let text: Cow<'static, str> = match &head.content_type {
         Some(kind) => format!(
             "the server answered with content of the type {:?}, which is not MCP",
             excerpt(kind.as_bytes())

@@ -9,16 +9,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue};
+use http::HeaderValue;
 use moongate_core::task::Signal;
 use moongate_wire::{Era, Message, Raw, Version, write};
 use serde_json::json;
 
-use super::{
-    link::{LAST_EVENT_ID, Link, SESSION_ID},
-    pool::Outbound,
-    refusal,
-};
+use super::{head::Head, link::Link, outbound::Outbound, refusal};
 use crate::transport::{Fault, Inbound};
 
 /// How long the server has to take note that we do not wait any more.
@@ -57,9 +53,8 @@ impl Session {
     }
 
     /// Keeps the id that came with the answer to `initialize`, or that there was none.
-    pub(super) fn remember(&self, headers: &HeaderMap) {
-        let id = headers.get(SESSION_ID).cloned();
-        *self.id.lock().unwrap_or_else(PoisonError::into_inner) = id;
+    pub(super) fn remember(&self, head: &Head) {
+        self.id.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&head.session);
     }
 
     fn id(&self) -> Option<HeaderValue> {
@@ -69,46 +64,40 @@ impl Session {
     /// A message to post. True when it is sent in a session.
     pub(super) fn post(&self, version: Option<Version>, message: Raw) -> (Outbound, bool) {
         *self.spoken.lock().unwrap_or_else(PoisonError::into_inner) = version;
-        let mut request = Link::post(version, message.into_bytes());
+        let mut request = Outbound::post(version, message.into_bytes());
         let in_session = self.enter(&mut request, version);
         (request, in_session)
     }
 
     /// A request for the stream of the session, or for the rest of the one that had the event `last_id`.
     pub(super) fn get(&self, version: Option<Version>, last_id: Option<HeaderValue>) -> (Outbound, bool) {
-        let mut request = Link::get(version);
+        let mut request = Outbound::get(version);
         // The rest of the answer to `initialize` is asked for in the session that its head has begun.
         let in_session = self.enter(&mut request, version.or(Some(Version::LATEST_LEGACY)));
-        if let Some(last_id) = last_id {
-            request.headers.push((LAST_EVENT_ID, last_id));
-        }
+        request.last_event = last_id;
         (request, in_session)
     }
 
     /// Puts the session's id on a request. The modern era has none, and `initialize` begins one.
     fn enter(&self, request: &mut Outbound, version: Option<Version>) -> bool {
         let legacy = version.is_some_and(|version| version.era() == Era::Legacy);
-        let id = if legacy { self.id() } else { None };
-        let in_session = id.is_some();
-        if let Some(id) = id {
-            request.headers.push((SESSION_ID, id));
-        }
-        in_session
+        request.session = if legacy { self.id() } else { None };
+        request.session.is_some()
     }
 
     /// Sends what is not answered.
     pub(super) async fn send(&self, version: Version, message: Raw) -> Result<(), Fault> {
         let (request, in_session) = self.post(Some(version), message);
-        let (parts, body) = self.link.ask(request).await?.into_parts();
-        if parts.status.is_success() {
+        let (head, body) = self.link.ask(&request).await?;
+        if head.status.is_success() {
             self.link.drain(body);
             return Ok(());
         }
-        match refusal::read(&self.link, &parts, body, None, in_session).await {
+        match refusal::read(&self.link, &head, body, None, in_session).await {
             Ok(answer) => {
                 let reason = answer.outcome.err().map(|error| refusal::excerpt(error.message.as_bytes()));
                 let detail = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
-                Err(Fault::Status { status: parts.status.as_u16(), detail })
+                Err(Fault::Status { status: head.status.as_u16(), detail })
             }
             Err(fault) => Err(self.noted(fault)),
         }
@@ -128,10 +117,10 @@ impl Session {
     pub(super) async fn delete(&self) {
         let Some(id) = self.id().filter(|_| !self.gone.is_given()) else { return };
         let spoken = *self.spoken.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut request = Link::delete(spoken);
-        request.headers.push((SESSION_ID, id));
-        if let Ok(answer) = self.link.ask(request).await {
-            self.link.drain(answer.into_body());
+        let mut request = Outbound::delete(spoken);
+        request.session = Some(id);
+        if let Ok((_, body)) = self.link.ask(&request).await {
+            self.link.drain(body);
         }
     }
 

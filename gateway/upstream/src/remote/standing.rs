@@ -18,7 +18,7 @@ use tracing::debug;
 
 use super::{
     exchange::{MAX_RETRY, MIN_RETRY, RETRY},
-    link::Kind,
+    head::Kind,
     pool::Body,
     session::{Session, messages},
     sse::{Name, Parser},
@@ -69,16 +69,15 @@ pub(super) async fn listen(session: &Arc<Session>, version: Version, stop: Signa
 /// Asks for the stream, which the server has `had` before or not.
 async fn open(session: Arc<Session>, version: Version, last_id: Option<HeaderValue>, had: bool) -> Opened {
     let (request, in_session) = session.get(Some(version), last_id);
-    let answer = match session.link.ask(request).await {
-        Ok(answer) => answer,
+    let (answer, body) = match session.link.ask(&request).await {
+        Ok(answered) => answered,
         Err(fault) => {
             debug!(upstream = %session.link.name, %fault, "no stream of notifications");
             return Opened::Failed;
         }
     };
-    let (parts, body) = answer.into_parts();
-    match parts.status {
-        status if status.is_success() && Kind::of(&parts.headers) == Kind::Events => Opened::Stream(body),
+    match answer.status {
+        status if status.is_success() && answer.kind() == Kind::Events => Opened::Stream(body),
         // A server without a GET route says 404, too: only one that had the stream means the session by it.
         StatusCode::NOT_FOUND if in_session && had => {
             session.noted(Fault::SessionGone);

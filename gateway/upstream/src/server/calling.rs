@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Inner {
-    pub(super) async fn call(self: &Arc<Self>, call: Call, cx: &Context) -> Result<Reply, CallError> {
+    pub(super) async fn call(self: &Arc<Self>, call: &Call, cx: &Context) -> Result<Reply, CallError> {
         let seat = self.seat(&call.operation, cx).await?;
         let slot = Arc::clone(&seat.slot);
         if let Operation::Unsubscribe { uri } = &call.operation
@@ -31,28 +31,39 @@ impl Inner {
                     .clone()
                     .map(|session| SessionKey { principal: cx.principal.clone(), session }),
             );
-            // Only what is sent counts, and not what was kept.
-            let performing = async {
-                let timing = Timing::begin(&self.metrics, &slot, method(&call.operation), cx.deadline);
-                seat.begin();
-                let outcome = self.perform(&connection, &seat, &call, cx).await;
-                timing.end(&outcome);
-                if !matches!(outcome, Err(Failure::Fault(_) | Failure::Invalid(_))) {
-                    seat.answered();
+            // What is rare is on the heap, here and below: a future has room for all its branches and is moved whole.
+            let outcome = match self.wanted(call, &seat, &connection, cx) {
+                Some(wanted) => {
+                    let sending = self.send(&connection, &seat, call, cx);
+                    Box::pin(self.readings.read(&wanted, &self.metrics, sending)).await
                 }
-                outcome
-            };
-            let outcome = match self.wanted(&call, &seat, &connection, cx) {
-                Some(wanted) => self.readings.read(&wanted, &self.metrics, performing).await,
-                None => performing.await,
+                None => self.send(&connection, &seat, call, cx).await,
             };
             let Err(failure) = outcome else { return outcome.map_err(told) };
             if !std::mem::take(&mut again)
-                || !self.may_go_again(&failure, &call.operation, &seat, &connection).await
+                || !Box::pin(self.may_go_again(&failure, &call.operation, &seat, &connection)).await
             {
                 return Err(told(failure));
             }
         }
+    }
+
+    /// Makes a call, and counts it: only what is sent counts, and not what was kept.
+    async fn send(
+        &self,
+        connection: &Connection,
+        seat: &Seat,
+        call: &Call,
+        cx: &Context,
+    ) -> Result<Reply, Failure> {
+        let timing = Timing::begin(&self.metrics, &seat.slot, method(&call.operation), cx.deadline);
+        seat.begin();
+        let outcome = self.perform(connection, seat, call, cx).await;
+        timing.end(&outcome);
+        if !matches!(outcome, Err(Failure::Fault(_) | Failure::Invalid(_))) {
+            seat.answered();
+        }
+        outcome
     }
 
     /// Does what a failure asks for. True when the call may be made once more: the server did nothing, or nothing that
@@ -121,12 +132,12 @@ impl Inner {
                         .unwrap_or_default(),
                     // Modern servers decide that themselves.
                     as_task: legacy && callable.as_ref().is_some_and(|callable| callable.only_as_task),
-                    ..Request::own("tools/call", named(name, arguments))
+                    ..Request::own("tools/call", write::named(name, arguments))
                 }
             }
             Operation::GetPrompt { name, arguments } => Request {
                 name: Some(Arc::clone(name)),
-                ..Request::own("prompts/get", named(name, arguments))
+                ..Request::own("prompts/get", write::named(name, arguments))
             },
             Operation::ReadResource { uri } => Request {
                 name: Some(Arc::clone(uri)),
@@ -137,16 +148,16 @@ impl Inner {
                 Request::own("completion/complete", params)
             }
             Operation::Subscribe { uri } => {
-                connection.subscribe(uri).await?;
+                Box::pin(connection.subscribe(uri)).await?;
                 return Ok(Raw::empty_object().into());
             }
             Operation::Unsubscribe { uri } => {
-                connection.unsubscribe(uri).await?;
+                Box::pin(connection.unsubscribe(uri)).await?;
                 return Ok(Raw::empty_object().into());
             }
             Operation::Task { id, act } => {
                 let capabilities = client::with_extension(capabilities.as_ref());
-                return connection.act_on_task(id, act, capabilities, call.meta.as_ref()).await;
+                return Box::pin(connection.act_on_task(id, act, capabilities, call.meta.as_ref())).await;
             }
         };
         ask.meta = call.meta.as_ref();
@@ -159,7 +170,7 @@ impl Inner {
             && connection.greeting().offers_tasks();
         ask.capabilities =
             if ask.relays_tasks { Some(client::with_extension(capabilities.as_ref())) } else { capabilities };
-        connection.call(&self.name, ask, cx).await
+        connection.call(&self.name, &ask, cx).await
     }
 }
 
@@ -183,12 +194,6 @@ fn method(operation: &Operation) -> &'static str {
         // As the server is asked: a part of what is listened for.
         Operation::Task { act: TaskAct::Watch | TaskAct::Unwatch, .. } => "subscriptions/listen",
     }
-}
-
-/// `{"name":…,"arguments":…}`
-fn named(name: &Arc<str>, arguments: &Raw) -> Raw {
-    let name = Raw::of(&**name);
-    write::object([("name", &name), ("arguments", arguments)])
 }
 
 /// Whether an operation changes nothing, so that it may be asked twice.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use moongate_core::{Audience, Change, Context, Offer, SessionKey};
+use moongate_core::{Audience, Change, Context, Offer, SessionKey, address::is_reserved};
 use tokio::time::Instant;
 
 use super::{
@@ -54,6 +54,8 @@ impl Inner {
                 self.readings.clear();
                 self.refresh_all(&self.lists_of(slot), &[Change::Resources]);
             }
+            // It has nothing there, and would make callers believe that something of their own has changed.
+            News::Updated(uri) if is_reserved(&uri) => {}
             News::Updated(uri) => {
                 // Before anybody is told: whoever reads then reads anew.
                 self.readings.updated(&uri);

@@ -120,7 +120,7 @@ impl Remembered {
     async fn write(&self, kind: Kind, key: String, body: Vec<u8>) {
         let expires = Some(self.in_future(REMEMBERED_FOR));
         let put = Put { kind, key, body, expires, expected: None };
-        if let Err(error) = self.store.commit(Batch { puts: vec![put], deletes: Vec::new() }).await {
+        if let Err(error) = self.store.commit(Batch { puts: vec![put], ..Batch::default() }).await {
             tracing::warn!(upstream = &*self.upstream, %error, "what the server offers is not remembered");
         }
     }

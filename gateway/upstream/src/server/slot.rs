@@ -13,7 +13,11 @@ use std::{
     time::Duration,
 };
 
-use moongate_core::{Raw, SessionKey, hash::Map, task::Group};
+use moongate_core::{
+    Raw, SessionKey,
+    hash::{Map, Set},
+    task::Group,
+};
 use moongate_telemetry::{Gauge, Held};
 use tokio::{sync::watch, time::Instant};
 
@@ -63,7 +67,7 @@ pub(crate) struct Slot {
     starts: AtomicU64,
     last_used: Mutex<Instant>,
     /// Transport sessions that have called through it and may call again.
-    sessions: Mutex<std::collections::HashSet<SessionKey>>,
+    sessions: Mutex<Set<SessionKey>>,
     /// What the server offered those who share it, by what they can do.
     listed: Mutex<Map<Declared, Arc<Listed>>>,
     /// What was watched through a connection that is lost, and how often.

@@ -6,9 +6,9 @@
 use std::io;
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderName, StatusCode, header};
 
-use crate::remote::link::SESSION_ID;
+use crate::remote::head::Head;
 
 /// How many bytes a head may have, trailers alike.
 const MAX_HEAD: usize = 64 * 1024;
@@ -18,14 +18,6 @@ const MAX_HEADERS: usize = 100;
 const MAX_SIZE_LINE: usize = 4096;
 /// A smaller piece of a body is copied, so that the buffer can be used again.
 const COPIED: usize = 16 * 1024;
-
-/// The head of an answer.
-#[derive(Debug)]
-pub(in crate::remote) struct Head {
-    pub(in crate::remote) status: StatusCode,
-    /// Those headers that anybody here reads.
-    pub(in crate::remote) headers: HeaderMap,
-}
 
 /// Reads a body.
 #[derive(Debug, Default)]
@@ -101,7 +93,7 @@ fn read_headers(
     current: bool,
     status: StatusCode,
 ) -> io::Result<(Head, Decoder)> {
-    let mut headers = HeaderMap::new();
+    let mut head = Head::new(status);
     let (mut length, mut chunked, mut kept, mut closes) = (None, false, current, false);
     for line in lines {
         let is = |name: &HeaderName| line.name.eq_ignore_ascii_case(name.as_str());
@@ -120,11 +112,8 @@ fn read_headers(
                 closes |= word.eq_ignore_ascii_case(b"close");
                 kept |= word.eq_ignore_ascii_case(b"keep-alive");
             }
-        } else if let Some(name) =
-            [header::CONTENT_TYPE, SESSION_ID, header::LOCATION].iter().find(|name| is(name))
-            && let Ok(value) = HeaderValue::from_bytes(line.value)
-        {
-            headers.append(name, value);
+        } else {
+            head.note(line.name, line.value);
         }
     }
     let rest = match (chunked, length) {
@@ -141,7 +130,7 @@ fn read_headers(
             Rest::UntilClosed
         }
     };
-    Ok((Head { status, headers }, Decoder { rest, kept: kept && !closes }))
+    Ok((head, Decoder { rest, kept: kept && !closes }))
 }
 
 impl Decoder {

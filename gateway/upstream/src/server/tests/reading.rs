@@ -70,6 +70,18 @@ async fn what_is_updated_is_read_anew_before_anybody_hears_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn updates_of_what_only_this_process_has_are_not_told() {
+    let (setup, cx) = (Setup::new(legacy(Way::Pipe)), bare());
+    reads(&setup, kept(), &cx).await;
+    for uri in ["workspace:///a", "Content://1", "x://1"] {
+        setup.fake.say(0, note("notifications/resources/updated", json!({"uri": uri})));
+    }
+    setup.announced(Change::Updated { uri: "x://1".into() }).await;
+    let updated = setup.changes().into_iter().filter(|change| matches!(change, Change::Updated { .. }));
+    assert_eq!(updated.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_is_asked_on_the_way_reads_for_itself() {
     let setup = slow();
     let cx = client(LEGACY, json!({"elicitation": {}}), "s");
