@@ -15,12 +15,14 @@ use crate::{
     problem::{Problem, ProblemKind},
 };
 
+mod content;
 mod context;
 pub(crate) mod exposure;
 mod routing;
 mod security;
 mod server;
 mod upstreams;
+mod workspace;
 
 /// Turns the file's shape into the program's, reporting every problem on the way.
 pub(crate) fn check(raw: RawConfig, directories: &Directories, report: &mut Report) -> Config {
@@ -31,7 +33,7 @@ pub(crate) fn check(raw: RawConfig, directories: &Directories, report: &mut Repo
     check.section(raw.admin, |_, raw| config.admin = admin(&raw));
     check.section(raw.sessions, |check, raw| config.sessions = context::sessions(raw, check));
     check.section(raw.context, |check, raw| config.context = context::context(raw, check));
-    check.section(raw.backends, |_, raw| config.backends = backends(raw));
+    check.section(raw.backends, |check, raw| backends(raw, &mut config.backends, check));
     check.section(raw.storage, |_, raw| storage(raw, &mut config.storage));
     check.section(raw.telemetry, |_, raw| config.telemetry = telemetry(&raw));
     let scopes = security::Scopes::of(raw.security.as_ref());
@@ -102,7 +104,7 @@ fn admin(raw: &RawAdmin) -> Admin {
     admin
 }
 
-fn backends(raw: RawBackends) -> Backends {
+fn backends(raw: RawBackends, backends: &mut Backends, check: &mut Check<'_>) {
     let backend = |raw: Option<At<RawBackend>>| {
         let mut backend = Backend::default();
         if let Some(At { value, .. }) = raw {
@@ -111,7 +113,11 @@ fn backends(raw: RawBackends) -> Backends {
         }
         backend
     };
-    Backends { planning: backend(raw.planning), playbook: backend(raw.playbook), ui: backend(raw.ui) }
+    backends.planning = backend(raw.planning);
+    backends.playbook = backend(raw.playbook);
+    backends.ui = backend(raw.ui);
+    check.section(raw.content, |check, raw| backends.content = content::content(raw, check));
+    check.section(raw.workspace, |check, raw| workspace::workspace(raw, &mut backends.workspace, check));
 }
 
 fn storage(raw: RawStorage, storage: &mut Storage) {

@@ -44,6 +44,8 @@ pub fn diff(old: &Config, new: &Config) -> Diff {
         // Everything that is sealed or signed hangs on it.
         ("security.key", old.security.key != new.security.key),
         ("storage", old.storage != new.storage),
+        // Sessions and their processes live there.
+        ("backends.workspace.root", old.backends.workspace.root != new.backends.workspace.root),
         // A log that changed its shape in the middle would be no use to its readers.
         ("telemetry.log_format", old.telemetry.log_format != new.telemetry.log_format),
     ];
@@ -95,6 +97,7 @@ mod tests {
             config.security.limits.connections = None;
             config.security.key = RootKey::File("elsewhere.key".into());
             config.storage.path = "elsewhere.db".into();
+            config.backends.workspace.root = "elsewhere".into();
             config.telemetry.log_format = LogFormat::Json;
         });
         let keys = [
@@ -104,6 +107,7 @@ mod tests {
             "security.limits.connections",
             "security.key",
             "storage",
+            "backends.workspace.root",
             "telemetry.log_format",
         ];
         assert_eq!(diff.needs_restart, keys);

@@ -26,7 +26,11 @@ pub use crate::{
     model::{
         Config,
         admin::Admin,
-        backends::{Backend, Backends, Durability, Storage, ToolErrors},
+        backends::{
+            Backend, Backends, Durability, Storage, ToolErrors,
+            content::{Content, ContentLimits},
+            workspace::{Callers, Confine, Network, Workspace, WorkspaceLimits},
+        },
         context::{Context, DurableSession, Eviction, ExpiredStatus, Sessions, Source, Sources, Trust},
         routing::{Cache, ContextFields, Profile, Route, RouteArgs},
         security::{Effect, Limits, RootKey, Rule, Security, ToolLimit},

@@ -101,7 +101,7 @@ impl Config {
             routes: Vec::new(),
             caches: Vec::new(),
             profiles: BTreeMap::new(),
-            backends: Backends::default(),
+            backends: Backends::defaults(directories),
             storage: Storage::defaults(directories),
             telemetry: Telemetry::default(),
         }

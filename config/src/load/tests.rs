@@ -14,7 +14,7 @@ use crate::{
         server::Listen,
     },
     schema::json_schema,
-    units::{Per, Rate},
+    units::{Per, Rate, Size},
 };
 
 mod upstreams;
@@ -128,6 +128,7 @@ fn values_replace_defaults() {
         "context: {eviction: ttl+lru, lru_max: 7, trust: {local: [], anonymous: [meta]}}\n",
         "security: {limits: {per_address: off, calls: off, connections: 5}, scopes: []}\n",
         "storage: {url: 'sqlite:data/x.db', durability: relaxed}\n",
+        "backends: {content: {enabled: false, roots: [texts, /srv], retention: off, limits: {contents: 7, file: 1MiB}}}\n",
     ));
     assert_eq!((config.server.listen.ports, config.server.max_body), (0..=0, 512 << 10));
     assert_eq!(config.sessions.idle_timeout, Duration::from_millis(250));
@@ -139,6 +140,11 @@ fn values_replace_defaults() {
     assert_eq!((config.security.limits.per_address, config.security.limits.calls), (None, None));
     assert_eq!(config.security.limits.connections.map(std::num::NonZero::get), Some(5));
     assert_eq!(config.storage.path, Path::new("/etc/moongate/data/x.db"));
+    let content = &config.backends.content;
+    assert!(!content.backend.enabled && content.retention.is_none());
+    assert_eq!(content.roots, [Path::new("/etc/moongate/texts"), Path::new("/srv")]);
+    assert_eq!((content.limits.contents.get(), content.limits.file), (7, Size(1 << 20)));
+    assert_eq!(content.limits.text, Size(4 << 20), "what is not given stays");
 }
 
 #[test]
@@ -186,7 +192,6 @@ fn unknown_keys_and_keys_of_later_versions_are_told_apart() {
         "context: {claims: {}}",
         "context: {trust: {jwt: []}}",
         "backends: {memory: {enabled: true}}",
-        "backends: {workspace: {}}",
         "storage: {url: 'postgres://x'}",
     ] {
         let found = problems(later);
@@ -311,6 +316,7 @@ fn what_does_not_go_together_is_refused() {
         ("server: {tls: {key: x}}", "server.tls @1:15 the key `cert` is missing"),
         ("server: {max_body: 1B}", "server.max_body @1:20 `1B` is too small or too large"),
         ("sessions: {sweep_interval: 0s}", "sessions.sweep_interval @1:28 `0s` is no time at all"),
+        ("backends: {content: {retention: 0s}}", "backends.content.retention @1:33 `0s` is no time at all"),
         ("sessions: {poll_after: 0s}", "sessions.poll_after @1:24 `0s` is no time at all"),
         (
             "security: {limits: {call_timeout: 11m}}",

@@ -1,7 +1,14 @@
 //! The built-in backends and where their durable data lies.
 
+pub(crate) mod content;
+pub(crate) mod workspace;
+
 use std::path::PathBuf;
 
+use self::{
+    content::{Content, RawContent},
+    workspace::{RawWorkspace, Workspace},
+};
 use super::server::Directories;
 use crate::load::{
     declare::{section, words},
@@ -24,8 +31,12 @@ section! {
         playbook: RawBackend,
         /// Questions to the person at the client.
         ui: RawBackend,
+        /// Texts of a session, kept and searched.
+        content: RawContent,
+        /// The directory of a session: its files, and the commands that run in it.
+        workspace: RawWorkspace,
     }
-    later: ["content", "workspace", "memory", "inspect", "debug"]
+    later: ["memory", "inspect", "debug"]
 }
 
 section! {
@@ -97,7 +108,7 @@ impl schemars::JsonSchema for Database {
 }
 
 /// The built-in backends.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backends {
     /// Goals, todos, memos and thoughts of a session.
     pub planning: Backend,
@@ -105,6 +116,10 @@ pub struct Backends {
     pub playbook: Backend,
     /// Questions to the person at the client.
     pub ui: Backend,
+    /// Texts of a session, kept and searched.
+    pub content: Content,
+    /// The directory of a session: its files, and the commands that run in it.
+    pub workspace: Workspace,
 }
 
 /// One built-in backend.
@@ -146,9 +161,21 @@ pub enum Durability {
 }
 
 impl Backends {
+    pub(super) fn defaults(directories: &Directories) -> Self {
+        Self {
+            planning: Backend::default(),
+            playbook: Backend::default(),
+            ui: Backend::default(),
+            content: Content::default(),
+            workspace: Workspace::defaults(directories),
+        }
+    }
+
     /// The backends by name, in the order their tools are listed.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Backend)> {
-        [("planning", &self.planning), ("playbook", &self.playbook), ("ui", &self.ui)].into_iter()
+        let Self { planning, playbook, ui, content, workspace } = self;
+        let plain = [("planning", planning), ("playbook", playbook), ("ui", ui)];
+        plain.into_iter().chain([("content", &content.backend), ("workspace", &workspace.backend)])
     }
 
     /// The backend called `name`.

@@ -283,7 +283,7 @@ fn file_uri(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::backends::Backends;
+    use crate::model::Config;
 
     #[test]
     fn names_come_apart_from_tools_in_one_way_only() {
@@ -293,7 +293,7 @@ mod tests {
         for bad in ["", "_a", "-a", "a_", "a__b", "a.b", "a b", "é", &"x".repeat(33)] {
             assert_eq!(check_name(bad), Err("cannot name an upstream"), "{bad}");
         }
-        let built_in = Backends::default();
+        let built_in = Config::default().backends;
         for taken in NAMES.into_iter().chain(built_in.iter().map(|(name, _)| name)) {
             assert_eq!(check_name(taken), Err("is the name of a built-in backend"), "{taken}");
         }

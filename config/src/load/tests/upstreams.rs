@@ -446,7 +446,8 @@ fn routes_and_profiles_name_upstreams() {
     let found = problems(format!("{upstreams}\nroutes: [{{match: x, upstream: githb}}]"));
     let problem = found.iter().next().unwrap();
     assert_eq!(problem.nearest.as_deref(), Some("github"));
-    assert_eq!(problem.expected.as_deref(), Some("one of planning, playbook, ui, github, off"));
+    let names = "one of planning, playbook, ui, content, workspace, github, off";
+    assert_eq!(problem.expected.as_deref(), Some(names));
 }
 
 #[test]
