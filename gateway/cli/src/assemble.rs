@@ -13,11 +13,13 @@ use std::{
 };
 
 use anyhow::Context as _;
+use moongate_backend_content::{Content, ContentLimits, ContentOptions};
 use moongate_backend_planning::Planning;
 use moongate_backend_playbook::{Playbook, PlaybookOptions};
 use moongate_backend_ui::Ui;
+use moongate_backend_workspace::{Site, Workspace};
 use moongate_config::{Config, Durability, Eviction, RootKey};
-use moongate_core::{Builtin, Changes, Clock};
+use moongate_core::{Builtin, Changes, Clock, Resources};
 use moongate_proxy::{
     Catalog, Gateway, Member, Parts, Snapshot,
     gateway::{Announced, StateHandle},
@@ -26,8 +28,8 @@ use moongate_security::{Authenticator, IssuedTokens, Keyring, LocalToken, Secret
 use moongate_storage::{MemoryOptions, MemoryState, State, Stores};
 use moongate_storage_sqlite::SqliteStore;
 use moongate_telemetry::Metrics;
-use moongate_upstream::{BuiltinBackend, ToolErrors};
-use tokio::time;
+use moongate_upstream::{BuiltinBackend, NoResources, ToolErrors};
+use tokio::{task, time};
 use tracing::{debug, warn};
 
 use crate::{
@@ -35,6 +37,7 @@ use crate::{
     flood::Flood,
     guard,
     upstreams::{Plan, Upstreams},
+    workspace,
 };
 
 /// How often rows that have expired are removed.
@@ -60,6 +63,9 @@ struct Lasting {
     token: Mutex<Arc<TokenFile>>,
     extra: Vec<Member>,
     upstreams: Upstreams,
+    changes: Changes,
+    /// The directories of sessions, and the processes that run in them.
+    site: Arc<Site>,
 }
 
 impl Assembly {
@@ -83,9 +89,26 @@ impl Assembly {
         let extra = extra(&announced.sender()).into_iter().map(Extra::into_member).collect();
         // Servers elsewhere, which are started by this very program so that none outlives it.
         let launcher = std::env::current_exe().context("cannot tell which program this is")?;
+        let site = Site::new(
+            config.backends.workspace.root.clone(),
+            launcher.clone(),
+            announced.sender(),
+            clock.clone(),
+        );
         let upstreams =
             Upstreams::new(stores.own(), announced.sender(), clock.clone(), Arc::clone(&metrics), launcher);
-        let parts = Lasting { metrics, clock: clock.clone(), state, stores, issued, token, extra, upstreams };
+        let parts = Lasting {
+            metrics,
+            clock: clock.clone(),
+            state,
+            stores,
+            issued,
+            token,
+            extra,
+            upstreams,
+            changes: announced.sender(),
+            site: Arc::new(site),
+        };
         // Last but one, because it needs all of them: what a reload replaces as a whole.
         let flood = Flood::default();
         flood.set(config.security.limits.flood);
@@ -118,7 +141,11 @@ impl Assembly {
             self.flood.set(limit);
         }
         plan.reconfigure();
+        let workspace = snapshot.config.backends.workspace.backend.enabled;
         self.gateway.reload(snapshot);
+        if !workspace {
+            self.parts.site.vacate();
+        }
         // After the calls that enter from now on know the new ones.
         self.parts.upstreams.adopt(plan);
         Ok(())
@@ -134,7 +161,12 @@ impl Assembly {
         &self.parts.upstreams
     }
 
-    /// Removes expired rows now and then, for as long as it is polled.
+    /// The directories of sessions, and the processes that run in them.
+    pub(crate) fn site(&self) -> &Arc<Site> {
+        &self.parts.site
+    }
+
+    /// Removes expired rows and what sessions left now and then, for as long as it is polled.
     pub(crate) async fn keep_house(&self) {
         let mut beat = time::interval(PURGE_EVERY);
         loop {
@@ -143,6 +175,10 @@ impl Assembly {
                 Ok(rows) => debug!(rows, "expired rows removed"),
                 Err(error) => warn!(%error, "expired rows stay for now"),
             }
+            let site = Arc::clone(&self.parts.site);
+            let retention = self.gateway.snapshot().config.backends.workspace.retention;
+            // It says itself what went wrong.
+            drop(task::spawn_blocking(move || site.sweep(retention)).await);
         }
     }
 }
@@ -172,15 +208,23 @@ impl Lasting {
         self.extra.iter().cloned().chain(builtins).chain(plan.members()).collect()
     }
 
-    /// The backends of this build, but for those that are switched off. They keep nothing themselves, so new ones for a new
-    /// configuration find everything where the old ones left it.
-    fn builtins(&self, config: &Config) -> [Option<Member>; 3] {
+    /// The backends of this build, but for those that are switched off. They keep nothing themselves but what they can make
+    /// again, so new ones for a new configuration find everything where the old ones left it.
+    fn builtins(&self, config: &Config) -> [Option<Member>; 5] {
         let state = || Arc::clone(&self.state) as Arc<dyn State>;
+        let (stores, clock) = (|| Arc::clone(&self.stores), || self.clock.clone());
+        let options = workspace::options(&config.backends.workspace);
+        let files = self.site.resources(&options.files);
+        let workspace = Workspace::new(Arc::clone(&self.site), options);
         let playbook = PlaybookOptions { require_assistant: config.context.require_assistant };
+        let content = Content::new(stores(), self.changes.clone(), clock(), content_options(config));
         [
-            member(config, Planning::new(state(), self.clock.clone())),
-            member(config, Playbook::new(Arc::clone(&self.stores), self.clock.clone(), playbook)),
-            member(config, Ui::new(state(), self.clock.clone())),
+            member(config, Planning::new(state(), clock()), NoResources),
+            member(config, Playbook::new(stores(), clock(), playbook), NoResources),
+            member(config, Ui::new(state(), clock()), NoResources),
+            member(config, content.clone(), content),
+            member(config, workspace, files)
+                .map(|member| member.with_callers(workspace::callers(&config.backends.workspace))),
         ]
     }
 
@@ -198,14 +242,33 @@ impl Lasting {
     }
 }
 
-fn member(config: &Config, builtin: impl Builtin + 'static) -> Option<Member> {
+fn member(
+    config: &Config,
+    builtin: impl Builtin + 'static,
+    resources: impl Resources + 'static,
+) -> Option<Member> {
     let name = builtin.name();
     let settings = config.backends.get(name).filter(|settings| settings.enabled)?;
     let tool_errors = match settings.tool_errors {
         moongate_config::ToolErrors::Result => ToolErrors::Result,
         moongate_config::ToolErrors::Jsonrpc => ToolErrors::JsonRpc,
     };
-    Some(Member::builtin(name, Arc::new(BuiltinBackend::new(builtin, tool_errors))))
+    let backend = BuiltinBackend::with_resources(builtin, resources, tool_errors);
+    Some(Member::builtin(name, Arc::new(backend)))
+}
+
+fn content_options(config: &Config) -> ContentOptions {
+    let moongate_config::Content { roots, retention, limits, .. } = &config.backends.content;
+    ContentOptions {
+        roots: roots.clone(),
+        retention: *retention,
+        limits: ContentLimits {
+            text: limits.text.0,
+            file: limits.file.0,
+            contents: limits.contents.get(),
+            total: limits.total.0,
+        },
+    }
 }
 
 fn memory_options(config: &Config) -> MemoryOptions {

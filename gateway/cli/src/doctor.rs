@@ -31,6 +31,7 @@ mod files;
 mod missing;
 mod report;
 mod upstreams;
+mod workspace;
 
 /// How long the gateway may take to list its tools: it waits for slow servers itself, but not for ever.
 const LISTING: Duration = Duration::from_mins(1);
@@ -65,6 +66,9 @@ async fn examine(doctor: &Doctor, extra: impl FnOnce(&Changes) -> Vec<Extra> + S
     if let Some(config) = &config {
         secrets(config, running.as_ref(), &mut report);
         storage(config, &mut report);
+        if let Some(finding) = workspace::finding(&config.backends.workspace).await {
+            report.add(finding);
+        }
     }
     if !answers {
         return report;

@@ -163,7 +163,7 @@ impl Found {
     pub(crate) async fn end(self) {
         if let Side::Own(own) = self.side {
             own.assembly.gateway.shut_down(GRACE).await;
-            own.assembly.upstreams().stop(GRACE).await;
+            tokio::join!(own.assembly.upstreams().stop(GRACE), own.assembly.site().close());
             own.tasks.shut_down(GRACE).await;
         }
     }

@@ -7,7 +7,6 @@ use std::{fmt, io::Write as _, process::ExitCode, sync::Arc};
 use clap::Parser as _;
 use moongate_core::{Backend, Changes};
 use moongate_proxy::Member;
-use moongate_upstream::process;
 
 use self::{
     args::{Cli, Command, Serve},
@@ -41,6 +40,7 @@ mod signal;
 mod token;
 mod tools;
 mod upstreams;
+mod workspace;
 
 /// A backend beside the built-in ones, listed before them.
 #[derive(Clone)]
@@ -71,7 +71,7 @@ pub fn run() -> ExitCode {
 /// The same with the backends that `extra` makes; they announce changes through what it is given.
 pub fn run_with(extra: impl FnOnce(&Changes) -> Vec<Extra> + Send + 'static) -> ExitCode {
     // Before anything else: the supervisor of a child process is this program too.
-    if let Some(code) = process::launched() {
+    if let Some(code) = moongate_launch::launched() {
         return code;
     }
     let cli = match Cli::try_parse() {

@@ -373,7 +373,7 @@ impl Running {
 
     async fn end(&self) {
         self.assembly.gateway.shut_down(LAST_CALLS).await;
-        self.assembly.upstreams().stop(LAST_CALLS).await;
+        tokio::join!(self.assembly.upstreams().stop(LAST_CALLS), self.assembly.site().close());
         self.tasks.shut_down(LAST_CALLS).await;
         info!(event = "stop", "ended");
     }

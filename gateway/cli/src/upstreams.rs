@@ -13,6 +13,7 @@ use std::{
 use http::HeaderValue;
 use moongate_config::{self as config, Config, Reach, RemoteTransport};
 use moongate_core::{Backend, Changes, Clock, Scope, task::Group};
+use moongate_launch::Limits;
 use moongate_proxy::{Member, Naming};
 use moongate_storage::Store;
 use moongate_telemetry::{Metrics, Transport};
@@ -184,11 +185,12 @@ impl Upstreams {
             env: process.env.iter().map(|(name, value)| (name.clone(), secret(value.expose()))).collect(),
             inherit_env: process.inherit_env.clone(),
             cwd: process.cwd.clone(),
-            limits: process::Limits {
+            limits: Limits {
                 memory: limits.memory,
                 cpu: limits.cpu,
                 open_files: number(limits.open_files),
                 processes: number(limits.processes),
+                file_size: None,
             },
             max_message: upstream.max_message,
             ..process::Spec::new(&*upstream.name, process.command.clone(), self.launcher.clone())

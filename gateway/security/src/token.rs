@@ -147,7 +147,7 @@ impl IssuedTokens {
     ) -> Result<(), Error> {
         let expires = Some(claims.exp.saturating_mul(1000));
         let put = Put { kind, key: claims.jti.clone(), body, expires, expected };
-        self.store.commit(Batch { puts: vec![put], deletes: Vec::new() }).await.map_err(Error::Storage)?;
+        self.store.commit(Batch { puts: vec![put], ..Batch::default() }).await.map_err(Error::Storage)?;
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use std::{
 };
 
 use moongate_core::{BoxFuture, Scope, StoreScope, clock::ClockHandle};
+use moongate_storage::store::Summary;
 
 use super::*;
 
@@ -64,8 +65,11 @@ impl Store for Shelf {
         })
     }
 
-    fn count(&self, kind: Kind) -> BoxFuture<'_, Result<usize, moongate_storage::Error>> {
-        Box::pin(async move { Ok(self.read()?.keys().filter(|(of, _)| *of == kind.0).count()) })
+    fn summary(&self, kind: Kind) -> BoxFuture<'_, Result<Summary, moongate_storage::Error>> {
+        Box::pin(async move {
+            let rows = self.read()?.keys().filter(|(of, _)| *of == kind.0).count();
+            Ok(Summary { rows, ..Summary::default() })
+        })
     }
 
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, moongate_storage::Error>> {
