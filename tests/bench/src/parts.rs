@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use crate::{cores::Cores, report::Section, rounds::Plan};
 
 mod calls;
+mod contents;
 mod context;
 mod fuzz;
 mod lists;
@@ -33,6 +34,8 @@ pub enum Part {
     Million,
     /// What context fields cost: instructions and latency
     Context,
+    /// Adding and searching texts, and whether many sessions slow the search in one
+    Contents,
     /// Every fuzz target for some minutes; runs only when it is named
     Fuzz,
 }
@@ -65,8 +68,16 @@ impl Settings {
 
 impl Part {
     /// What runs when nothing is named.
-    pub const USUAL: [Self; 7] =
-        [Self::Calls, Self::Upstreams, Self::Lists, Self::Memory, Self::Start, Self::Million, Self::Context];
+    pub const USUAL: [Self; 8] = [
+        Self::Calls,
+        Self::Upstreams,
+        Self::Lists,
+        Self::Memory,
+        Self::Start,
+        Self::Million,
+        Self::Context,
+        Self::Contents,
+    ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -78,6 +89,7 @@ impl Part {
             Self::Start => "start",
             Self::Million => "million",
             Self::Context => "context",
+            Self::Contents => "contents",
             Self::Fuzz => "fuzz",
         }
     }
@@ -98,6 +110,7 @@ impl Part {
             Self::Start => start::run(settings).await,
             Self::Million => million::run(settings).await,
             Self::Context => context::run(settings).await,
+            Self::Contents => contents::run(settings).await,
             Self::Fuzz => fuzz::run(settings).await,
         };
         settings.cores.release()?;

@@ -6,7 +6,8 @@ use std::sync::{
 };
 
 use moongate_core::{
-    Backend, BoxFuture, Call, CallError, Change, Changes, Context, Offer, Operation, Raw, Reply, SessionKey,
+    Backend, BoxFuture, Call, CallError, Change, Changes, Context, Offer, Operation, Raw, Reply,
+    ResourcePage, SessionKey,
 };
 
 use crate::{completion, prompts, resources, tools};
@@ -93,6 +94,14 @@ impl Backend for Fixture {
 
     fn call<'a>(&'a self, call: Call, cx: &'a Context) -> BoxFuture<'a, Result<Reply, CallError>> {
         Box::pin(self.answer(call.operation, cx))
+    }
+
+    fn resources<'a>(
+        &'a self,
+        _after: Option<&'a str>,
+        _cx: &'a Context,
+    ) -> BoxFuture<'a, Result<ResourcePage, CallError>> {
+        Box::pin(std::future::ready(Ok(ResourcePage::default())))
     }
 
     fn roots_changed(&self, _session: &SessionKey) {

@@ -15,7 +15,7 @@ use std::{
 use serde_json::Value;
 
 /// What each crate may depend on, nearest first. What is not listed is forbidden.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("moongate-wire", &[]),
     ("moongate-config", &[]),
     ("moongate-telemetry", &[]),
@@ -23,10 +23,17 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("moongate-storage", &["moongate-core", "moongate-wire"]),
     ("moongate-storage-sqlite", &["moongate-storage", "moongate-core"]),
     ("moongate-security", &["moongate-storage", "moongate-core", "moongate-wire"]),
-    ("moongate-upstream", &["moongate-storage", "moongate-core", "moongate-wire", "moongate-telemetry"]),
+    ("moongate-launch", &[]),
+    (
+        "moongate-upstream",
+        &["moongate-launch", "moongate-storage", "moongate-core", "moongate-wire", "moongate-telemetry"],
+    ),
+    ("moongate-search", &[]),
     ("moongate-backend-planning", &["moongate-storage", "moongate-core"]),
     ("moongate-backend-playbook", &["moongate-storage", "moongate-core"]),
     ("moongate-backend-ui", &["moongate-storage", "moongate-core"]),
+    ("moongate-backend-content", &["moongate-search", "moongate-storage", "moongate-core"]),
+    ("moongate-backend-workspace", &["moongate-launch", "moongate-core"]),
     (
         "moongate-proxy",
         &[

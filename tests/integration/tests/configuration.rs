@@ -175,7 +175,7 @@ async fn keys_of_later_versions_are_refused() -> Result<()> {
         ("context: {claims: {session: sid}}", "context.claims"),
         ("server: {tls: {cert: a, key: b, client_ca: c}}", "server.tls.client_ca"),
         ("telemetry: {otlp: \"http://127.0.0.1:4318\"}", "telemetry.otlp"),
-        ("backends: {workspace: {enabled: false}}", "backends.workspace"),
+        ("backends: {inspect: {enabled: false}}", "backends.inspect"),
         ("backends: {memory: {rest_listen: 127.0.0.1:6789}}", "backends.memory"),
         ("storage: {url: \"postgres://localhost/x\"}", "storage.url"),
     ] {

@@ -33,8 +33,8 @@ use crate::{
 };
 
 /// Nothing but the upstream, so that what is listed is the upstream's.
-const ALONE: &str =
-    "backends: {planning: {enabled: false}, playbook: {enabled: false}, ui: {enabled: false}}\n";
+const ALONE: &str = "backends: {planning: {enabled: false}, playbook: {enabled: false}, ui: {enabled: false}, \
+                     content: {enabled: false}, workspace: {enabled: false}}\n";
 
 /// What was seen so far, and what was wrong.
 #[derive(Debug, Default)]

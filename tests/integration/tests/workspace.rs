@@ -1,0 +1,21 @@
+//! The workspace over the wire: commands, their processes, and that nothing gets out or stays behind.
+#![cfg(target_os = "linux")]
+
+#[cfg(test)]
+#[path = "workspace/confined.rs"]
+mod confined;
+#[cfg(test)]
+#[path = "workspace/limits.rs"]
+mod limits;
+#[cfg(test)]
+#[path = "workspace/lives.rs"]
+mod lives;
+#[cfg(test)]
+#[path = "workspace/sessions.rs"]
+mod sessions;
+#[cfg(test)]
+#[path = "workspace/support.rs"]
+mod support;
+#[cfg(test)]
+#[path = "workspace/tools.rs"]
+mod tools;
