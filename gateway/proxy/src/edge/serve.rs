@@ -48,6 +48,7 @@ use self::{
     activity::{Activity, Verdict, Watched},
     drain::Backlog,
     prelude::{Prefixed, Protocol},
+    presence::Presence,
     service::Answering,
 };
 
@@ -55,6 +56,7 @@ mod activity;
 mod drain;
 mod nudge;
 mod prelude;
+mod presence;
 mod service;
 #[cfg(test)]
 mod tests;
@@ -354,7 +356,7 @@ impl<A: App> Server<A> {
         activity: Arc<Activity>,
     ) -> Result<(), BoxError>
     where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        S: AsyncRead + AsyncWrite + Presence + Unpin + Send + 'static,
     {
         let service = Answering {
             app: Arc::clone(&self.app),
@@ -365,7 +367,7 @@ impl<A: App> Server<A> {
         let stream = TokioIo::new(stream);
         match protocol {
             // Each on the heap: a connection has the room its own protocol needs, not that of the larger one.
-            Protocol::Http1 => Ok(Box::pin(self.http1().serve_connection(stream, service)).await?),
+            Protocol::Http1 => Ok(Box::pin(self.http1::<S>().serve_connection(stream, service)).await?),
             Protocol::Http2 => {
                 activity.multiplex();
                 let mut connection = Box::pin(self.http2().serve_connection(stream, service));
@@ -383,8 +385,10 @@ impl<A: App> Server<A> {
         }
     }
 
-    fn http1(&self) -> http1::Builder {
+    fn http1<S: Presence>(&self) -> http1::Builder {
         let mut builder = http1::Builder::new();
+        // A client that closes its side has left. hyper looks for it only where the stream cannot tell.
+        builder.half_close(S::TELLS);
         // Times are `activity`'s: hyper's one timer would cut idle connections at the time a head has.
         builder.header_read_timeout(None).max_header_size(self.options.max_header);
         builder

@@ -22,6 +22,8 @@ use tokio::{
     time::Instant,
 };
 
+use super::presence::Presence;
+
 /// What is put together into one piece before it is written. Nearly every answer with its head is smaller; what is larger
 /// would cost more to copy than it saves.
 const WHOLE: usize = 8 * 1024;
@@ -362,10 +364,32 @@ impl<S> Watched<S> {
     pub(super) fn into_inner(self) -> S {
         self.stream
     }
+}
 
-    fn wrote<T>(&self, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+impl<S: Presence> Watched<S> {
+    fn wrote<T>(&self, cx: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         self.activity.write_was(result.is_pending());
+        if result.is_pending() {
+            self.attended(cx)?;
+        }
         result
+    }
+
+    /// Fails when the client of the request that runs has left. Of several that run the reader finds out.
+    fn attended(&self, cx: &mut Context<'_>) -> io::Result<()> {
+        let asks = S::TELLS && self.activity.is_running() && !self.activity.is_multiplexed();
+        if asks && self.stream.poll_gone(cx).is_ready() {
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the client has left"));
+        }
+        Ok(())
+    }
+}
+
+impl<S: Presence> Presence for Watched<S> {
+    const TELLS: bool = S::TELLS;
+
+    fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.stream.poll_gone(cx)
     }
 }
 
@@ -387,15 +411,16 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Presence + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.wrote(result)
+        self.wrote(cx, result)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let result = Pin::new(&mut self.stream).poll_flush(cx);
-        self.wrote(result)
+        self.attended(cx)?;
+        self.wrote(cx, result)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -414,7 +439,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         } else {
             stream.poll_write_vectored(cx, bufs)
         };
-        self.wrote(result)
+        self.wrote(cx, result)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -515,6 +540,14 @@ mod tests {
     /// Takes all of one piece, and of several pieces the first.
     #[derive(Default)]
     struct Taken(Vec<Vec<u8>>);
+
+    impl Presence for Taken {
+        const TELLS: bool = false;
+
+        fn poll_gone(&self, _: &mut Context<'_>) -> Poll<()> {
+            Poll::Pending
+        }
+    }
 
     impl AsyncWrite for Taken {
         fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {

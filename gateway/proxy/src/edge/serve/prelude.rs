@@ -14,6 +14,8 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use moongate_security::proxy::{self, ProxyError};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
+use super::presence::Presence;
+
 /// The first bytes of every HTTP/2 connection.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Enough for a preface with both addresses and some extensions; it grows for more.
@@ -95,6 +97,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Prefixed<S> {
             let _next = Pin::new(&mut self.stream).poll_read(cx, buf);
         }
         Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: Presence> Presence for Prefixed<S> {
+    const TELLS: bool = S::TELLS;
+
+    fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.stream.poll_gone(cx)
     }
 }
 
