@@ -11,7 +11,7 @@ use moongate_upstream::{
     process::{Launcher, Spec},
     transport::{Dial as _, Inbound, Outgoing},
 };
-use moongate_wire::{Message, Raw};
+use moongate_wire::{Message, Raw, write};
 
 struct Deaf;
 
@@ -35,7 +35,7 @@ async fn gateway() -> ExitCode {
     let ping = Outgoing {
         id: 1,
         method: "ping",
-        params: Raw::empty_object(),
+        message: write::request(&1.into(), "ping", &Raw::empty_object()),
         version: None,
         name: None,
         param_headers: Vec::new(),

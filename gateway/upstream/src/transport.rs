@@ -76,8 +76,8 @@ pub struct Outgoing {
     pub id: i64,
     /// The method.
     pub method: &'static str,
-    /// The whole `params`, with the envelope of the era.
-    pub params: Raw,
+    /// The whole message, with the envelope of the era.
+    pub message: Raw,
     /// The version spoken; `None` while it is being negotiated (`initialize`).
     pub version: Option<Version>,
     /// What HTTP repeats in `Mcp-Name` in the modern era.

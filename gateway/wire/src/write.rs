@@ -71,15 +71,18 @@ pub fn error(id: Option<&Id>, no_id: NoId, error: &RpcError) -> Raw {
 
 /// `{"jsonrpc":"2.0","id":…,"method":…,"params":…}`
 pub fn request(id: &Id, method: &str, params: &Raw) -> Raw {
-    let mut out = Vec::with_capacity(params.len() + 96);
-    out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-    push(&mut out, id);
-    out.extend_from_slice(br#","method":"#);
-    push_string(&mut out, method);
-    out.extend_from_slice(br#","params":"#);
-    out.extend_from_slice(params.as_bytes());
-    out.push(b'}');
-    Raw::trusted(out)
+    request_written(id, method, params.len(), |out| {
+        out.raw(params.as_bytes());
+    })
+}
+
+/// As [`request`], with the params that `params` writes in about `room` bytes.
+pub fn request_written(id: &Id, method: &str, room: usize, params: impl FnOnce(&mut Fragment)) -> Raw {
+    let mut out = Fragment::with_room(room + 96);
+    out.raw(r#"{"jsonrpc":"2.0","id":"#).value(id).raw(r#","method":"#).string(method).raw(r#","params":"#);
+    params(&mut out);
+    out.raw("}");
+    Raw::trusted(out.into_bytes())
 }
 
 /// `{"jsonrpc":"2.0","method":…,"params":…}`
@@ -126,21 +129,6 @@ pub fn with_members(object: &Raw, members: &[(&str, Raw)]) -> Raw {
     let mut out = Vec::with_capacity(object.len() + room(members));
     push_with_members(&mut out, object, members);
     Raw::trusted(out)
-}
-
-/// `object` with one more member put before its own, whose value `value` writes in about `room` bytes.
-pub fn with_written(object: &Raw, name: &str, room: usize, value: impl FnOnce(&mut Fragment)) -> Raw {
-    let mut out = Fragment::with_room(object.len() + name.len() + room + 4);
-    out.raw("{");
-    push_string(&mut out.0, name);
-    out.raw(":");
-    value(&mut out);
-    let inner = object.as_bytes().get(1..).filter(|_| object.is_object()).unwrap_or(b"}");
-    if inner.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'}') {
-        out.raw(",");
-    }
-    out.raw(inner);
-    Raw::trusted(out.into_bytes())
 }
 
 /// How many bytes an id takes, unless something in it is escaped.
@@ -284,6 +272,22 @@ impl Fragment {
     pub fn text(&mut self, text: &str) -> &mut Self {
         push_text(&mut self.0, text);
         self
+    }
+
+    /// Appends text as a JSON string.
+    pub fn string(&mut self, text: &str) -> &mut Self {
+        push_string(&mut self.0, text);
+        self
+    }
+
+    /// Appends the members of `object` and its end, with a comma before them if there are any: what was written so far is an
+    /// object that has members and no end.
+    pub fn rest_of(&mut self, object: &Raw) -> &mut Self {
+        let inner = object.as_bytes().get(1..).filter(|_| object.is_object()).unwrap_or(b"}");
+        if inner.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'}') {
+            self.raw(",");
+        }
+        self.raw(inner)
     }
 
     /// What was written.

@@ -17,7 +17,7 @@ use super::{
     asking::{Desk, fitted, report},
     connection::{Connection, Request},
     declared::{Declared, missing},
-    envelope::{self, Question, Shape},
+    envelope::{self, Params, Question, Shape},
     refusal::{Failure, URL_ELICITATION_REQUIRED, quoted},
     relay::made,
     task::{declaring, wants_task},
@@ -82,7 +82,7 @@ impl Connection {
         let mut exchange = self.exchange(id, ask, &ask.params);
         let mut desk = Desk::new(self, cx);
         let answer = loop {
-            attention.set_asking(desk.is_asking());
+            attention.messages.set_asking(desk.is_asking());
             tokio::select! {
                 // What was said before the end is heard before the end.
                 biased;
@@ -113,7 +113,7 @@ impl Connection {
             // The server was refused an answer and could not go on: that is what the client can do something about.
             Some(missing) if cx.client.version.era() == Era::Modern && failed() => Err(missing.into()),
             // By the next time the server is known to ask, and each caller has it for itself.
-            _ if attention.was_refused() && failed() => {
+            _ if attention.messages.was_refused() && failed() => {
                 let text = format!(
                     "The upstream {upstream} asked a question while calls of several clients were under way, and nobody \
                      could tell whose it was. From now on such calls are kept apart: try again"
@@ -171,7 +171,7 @@ impl Connection {
                 }
             }
             added.extend(state.map(|state| ("requestState", state)));
-            params = write::with_members(&ask.params, &added);
+            params = ask.params.with(&added);
         }
         Err(Failure::invalid("it asked again and again"))
     }
@@ -181,7 +181,7 @@ impl Connection {
         &self,
         upstream: &str,
         ask: &Request<'_>,
-        params: &Raw,
+        params: &Params<'_>,
         cx: &Context,
     ) -> Result<Raw, Failure> {
         let id = self.mint();

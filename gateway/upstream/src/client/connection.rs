@@ -17,7 +17,7 @@ use tokio::sync::Mutex;
 
 use super::{
     Declared,
-    envelope::{self, Envelope, Paged, Shape},
+    envelope::{self, Envelope, Paged, Params, Shape},
     hearing::Hearing,
     refusal::Failure,
     relay::OpenTasks,
@@ -99,8 +99,7 @@ pub(crate) struct Connection {
 #[expect(clippy::struct_excessive_bools, reason = "each is a matter of its own")]
 pub(crate) struct Request<'a> {
     pub(crate) method: &'static str,
-    /// Without `_meta`.
-    pub(crate) params: Raw,
+    pub(crate) params: Params<'a>,
     /// What `Mcp-Name` repeats.
     pub(crate) name: Option<Arc<str>>,
     /// What `Mcp-Param-*` repeat.
@@ -122,9 +121,18 @@ pub(crate) struct Request<'a> {
     pub(crate) extended: bool,
 }
 
-impl Request<'_> {
+impl<'a> Request<'a> {
     /// A request of the gateway itself.
     pub(crate) fn own(method: &'static str, params: Raw) -> Self {
+        Self::of(method, Params::Whole(params))
+    }
+
+    /// A request that names something.
+    pub(crate) fn named(method: &'static str, name: &'a Arc<str>, arguments: &'a Raw) -> Self {
+        Self { name: Some(Arc::clone(name)), ..Self::of(method, Params::Named { name, arguments }) }
+    }
+
+    fn of(method: &'static str, params: Params<'a>) -> Self {
         Self {
             method,
             params,
@@ -235,7 +243,8 @@ impl Connection {
         let (mut entries, mut first, mut cursor) = (Vec::new(), None, None::<String>);
         let (mut seen, mut listed) = (HashSet::new(), 0);
         for _ in 0..MAX_PAGES {
-            ask.params = cursor.as_ref().map_or_else(Raw::empty_object, |at| Raw::of(&json!({"cursor": at})));
+            let page = cursor.as_ref().map_or_else(Raw::empty_object, |at| Raw::of(&json!({"cursor": at})));
+            ask.params = Params::Whole(page);
             let reply = self.ask(&ask).await?;
             // Entries are parts of their page, so this is what they take.
             listed += reply.result.as_str().len();
@@ -299,7 +308,7 @@ impl Connection {
     }
 
     /// Starts a request with these parameters, which are those of `ask` or grew out of them.
-    pub(super) fn exchange(&self, id: i64, ask: &Request<'_>, params: &Raw) -> Exchange {
+    pub(super) fn exchange(&self, id: i64, ask: &Request<'_>, params: &Params<'_>) -> Exchange {
         let version = self.version();
         let envelope = Envelope {
             meta: ask.meta,
@@ -311,7 +320,7 @@ impl Connection {
         self.transport.request(Outgoing {
             id,
             method: ask.method,
-            params: envelope.wrap(params, version),
+            message: envelope.request(id, ask.method, params, version),
             version: Some(version),
             name: ask.name.clone().filter(|_| modern),
             param_headers: if modern { ask.param_headers.clone() } else { Vec::new() },

@@ -7,7 +7,10 @@
 use std::{sync::LazyLock, time::Duration};
 
 use moongate_core::{Level, Reply, call::Freshness};
-use moongate_wire::{Era, Raw, Version, edit, write};
+use moongate_wire::{
+    Era, Raw, Version, edit,
+    write::{self, Fragment},
+};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -45,34 +48,76 @@ pub(crate) struct Envelope<'a> {
 static OURSELVES: LazyLock<String> =
     LazyLock::new(|| format!(r#","{CLIENT_INFO}":{},"{CLIENT_CAPABILITIES}":"#, OUR_INFO.as_str()));
 
+/// The parameters of a request, without `_meta`.
+#[derive(Clone, Debug)]
+pub(crate) enum Params<'a> {
+    /// An object.
+    Whole(Raw),
+    /// `name` and `arguments`: most calls have no others, and are written once, with all that is around them.
+    Named { name: &'a str, arguments: &'a Raw },
+}
+
+impl<'a> Params<'a> {
+    /// The same and `members`, which are none of theirs.
+    pub(crate) fn with(&self, members: &[(&str, Raw)]) -> Params<'a> {
+        Params::Whole(match self {
+            Self::Whole(object) => write::with_members(object, members),
+            Self::Named { name, arguments } => write::with_members(&write::named(name, arguments), members),
+        })
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Whole(object) => object.len(),
+            Self::Named { name, arguments } => name.len() + arguments.len() + 24,
+        }
+    }
+}
+
 impl Envelope<'_> {
-    /// `params`, an object without `_meta`, as a server of `version` wants them.
-    pub(crate) fn wrap(&self, params: &Raw, version: Version) -> Raw {
+    /// The request `id` of `method` as a server of `version` wants it.
+    pub(crate) fn request(&self, id: i64, method: &str, params: &Params<'_>, version: Version) -> Raw {
+        let room =
+            self.meta.map_or(0, Raw::len) + self.capabilities.map_or(0, Raw::len) + params.len() + ROOM;
+        write::request_written(&id.into(), method, room, |out| {
+            let has_meta = self.write_meta(version, out);
+            match params {
+                Params::Whole(object) if has_meta => out.rest_of(object),
+                Params::Whole(object) => out.raw(object.as_bytes()),
+                Params::Named { name, arguments } => {
+                    out.raw(if has_meta { "," } else { "{" }).raw(r#""name":"#).string(name);
+                    out.raw(r#","arguments":"#).raw(arguments.as_bytes()).raw("}")
+                }
+            };
+        })
+    }
+
+    /// Writes the beginning of `params` up to the end of `_meta`, if there is anything to say in it.
+    fn write_meta(&self, version: Version, out: &mut Fragment) -> bool {
         let modern = version.era() == Era::Modern;
         let own = self.meta.filter(|meta| meta.names().any(|name| is_passed_on(&name)));
         if !modern && own.is_none() && self.progress.is_none() {
-            return params.clone();
+            return false;
         }
-        let room = self.meta.map_or(0, Raw::len) + self.capabilities.map_or(0, Raw::len) + ROOM;
-        write::with_written(params, "_meta", room, |out| {
-            let mut before = "{";
-            if modern {
-                out.raw("{\"").raw(PROTOCOL_VERSION).raw("\":\"").raw(version.as_str()).raw("\"");
-                out.raw(&*OURSELVES).raw(self.capabilities.map_or(&b"{}"[..], Raw::as_bytes));
-                if let Some(level) = self.log_level {
-                    out.raw(",\"").raw(LOG_LEVEL).raw("\":").value(&level);
-                }
-                before = ",";
+        out.raw(r#"{"_meta":"#);
+        let mut before = "{";
+        if modern {
+            out.raw("{\"").raw(PROTOCOL_VERSION).raw("\":\"").raw(version.as_str()).raw("\"");
+            out.raw(&*OURSELVES).raw(self.capabilities.map_or(&b"{}"[..], Raw::as_bytes));
+            if let Some(level) = self.log_level {
+                out.raw(",\"").raw(LOG_LEVEL).raw("\":").value(&level);
             }
-            if let Some(token) = self.progress {
-                out.raw(before).raw("\"").raw(PROGRESS_TOKEN).raw("\":").value(&token);
-                before = ",";
-            }
-            match own.map(|meta| edit::remove(meta, |name, _| !is_passed_on(name))) {
-                Some(own) => out.raw(before).raw(own.as_bytes().get(1..).unwrap_or_default()),
-                None => out.raw("}"),
-            };
-        })
+            before = ",";
+        }
+        if let Some(token) = self.progress {
+            out.raw(before).raw("\"").raw(PROGRESS_TOKEN).raw("\":").value(&token);
+            before = ",";
+        }
+        match own.map(|meta| edit::remove(meta, |name, _| !is_passed_on(name))) {
+            Some(own) => out.raw(before).raw(own.as_bytes().get(1..).unwrap_or_default()),
+            None => out.raw("}"),
+        };
+        true
     }
 }
 
@@ -238,8 +283,18 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
+    /// The parameters that a server gets.
     fn wrapped(envelope: &Envelope<'_>, version: Version) -> Value {
-        envelope.wrap(&Raw::of(&json!({"name": "x"})), version).parse().unwrap()
+        let (whole, arguments) = (Raw::of(&json!({"name": "x", "arguments": {}})), Raw::empty_object());
+        let ways = [Params::Whole(whole), Params::Named { name: "x", arguments: &arguments }];
+        let [one, two] =
+            ways.map(|params| envelope.request(3, "tools/call", &params, version).parse::<Value>().unwrap());
+        assert_eq!(one, two);
+        assert_eq!(
+            (&one["jsonrpc"], &one["id"], &one["method"]),
+            (&json!("2.0"), &json!(3), &json!("tools/call"))
+        );
+        one["params"].clone()
     }
 
     #[test]
@@ -257,7 +312,10 @@ mod tests {
         };
         assert_eq!(
             wrapped(&envelope, Version::V2025_06_18),
-            json!({"name": "x", "_meta": {"progressToken": 7, "traceparent": "00-1-2-01", "com.example/y": 1}})
+            json!({
+                "name": "x", "arguments": {},
+                "_meta": {"progressToken": 7, "traceparent": "00-1-2-01", "com.example/y": 1},
+            })
         );
         let modern = wrapped(&envelope, Version::V2026_07_28);
         assert_eq!(modern["_meta"][PROTOCOL_VERSION], "2026-07-28");
@@ -271,14 +329,23 @@ mod tests {
     }
 
     #[test]
-    fn parameters_of_a_plain_legacy_call_are_not_even_copied() {
-        let params = Raw::of(&json!({"name": "x"}));
+    fn a_plain_legacy_call_has_its_own_parameters_only() {
         let nothing = Raw::of(&json!({"progressToken": 1}));
         let envelope = Envelope { meta: Some(&nothing), ..Envelope::default() };
-        assert_eq!(
-            envelope.wrap(&params, Version::V2024_11_05).as_bytes().as_ptr(),
-            params.as_bytes().as_ptr()
-        );
+        assert_eq!(wrapped(&envelope, Version::V2024_11_05), json!({"name": "x", "arguments": {}}));
+    }
+
+    #[test]
+    fn parameters_of_a_later_round_are_those_of_the_first_and_what_was_added() {
+        let (arguments, added) = (Raw::of(&json!({"a": 1})), [("requestState", Raw::of("s"))]);
+        let named = Params::Named { name: "x", arguments: &arguments };
+        let whole = Params::Whole(Raw::of(&json!({"name": "x", "arguments": {"a": 1}})));
+        for params in [named, whole] {
+            let request =
+                Envelope::default().request(1, "tools/call", &params.with(&added), Version::V2025_11_25);
+            let expected = json!({"requestState": "s", "name": "x", "arguments": {"a": 1}});
+            assert_eq!(request.parse::<Value>().unwrap()["params"], expected);
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ use self::evidence::{Discovered, as_status, is_about_us, not_discovered, said, s
 use super::{
     Connection, Declared,
     connection::Greeting,
-    envelope::{self, Envelope},
+    envelope::{self, Envelope, Params},
     hearing::Hearing,
     refusal::quoted,
 };
@@ -243,8 +243,9 @@ impl<H: Fn() -> Hearing + Send + Sync> Attempt<'_, H> {
         let version = Version::V2026_07_28;
         let capabilities = self.abilities.capabilities();
         let envelope = Envelope { capabilities: Some(&capabilities), ..Envelope::default() };
-        let params = envelope.wrap(&Raw::empty_object(), version);
-        let answer = match dialled.request("server/discover", params, Some(version)).await {
+        let nothing = Params::Whole(Raw::empty_object());
+        let message = |id| envelope.request(id, "server/discover", &nothing, version);
+        let answer = match dialled.request("server/discover", message, Some(version)).await {
             Ok(answer) => answer,
             Err(fault) if contradicts(&fault, way) => return Ok(Discovered::NotModern),
             Err(fault) => return Err(fault),
@@ -327,7 +328,8 @@ impl<H: Fn() -> Hearing + Send + Sync> Attempt<'_, H> {
             "capabilities": self.abilities.capabilities(),
             "clientInfo": *envelope::OUR_INFO,
         });
-        dialled.request("initialize", Raw::of(&params), None).await
+        let message = |id: i64| write::request(&id.into(), "initialize", &Raw::of(&params));
+        dialled.request("initialize", message, None).await
     }
 
     /// Goes on with a server that was greeted, and leaves one that was not.
@@ -366,12 +368,12 @@ impl Dialled {
     async fn request(
         &self,
         method: &'static str,
-        params: Raw,
+        message: impl FnOnce(i64) -> Raw,
         version: Option<Version>,
     ) -> Result<Answer, Fault> {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
-        let (param_headers, undeclared) = (Vec::new(), Vec::new());
-        let request = Outgoing { id, method, params, version, name: None, param_headers, undeclared };
+        let (message, param_headers, undeclared) = (message(id), Vec::new(), Vec::new());
+        let request = Outgoing { id, method, message, version, name: None, param_headers, undeclared };
         let mut exchange = self.transport.request(request);
         loop {
             match exchange.next().await {

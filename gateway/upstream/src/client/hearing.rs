@@ -100,8 +100,6 @@ struct Running {
     /// The session it came from; `None` where it does not say, which is nobody else's either.
     session: Option<Arc<str>>,
     messages: Slit,
-    asking: Arc<AtomicBool>,
-    refused: Arc<AtomicBool>,
 }
 
 /// A call that hears what is said to it; until it is dropped.
@@ -110,20 +108,6 @@ pub(super) struct Attention {
     id: i64,
     /// What is said.
     pub(super) messages: Mailbox,
-    asking: Arc<AtomicBool>,
-    refused: Arc<AtomicBool>,
-}
-
-impl Attention {
-    /// Whether a question that may have been for this call was refused, because it may have been for others too.
-    pub(super) fn was_refused(&self) -> bool {
-        self.refused.load(Ordering::Relaxed)
-    }
-
-    /// Tells whether the call waits for an answer of its client. What it has not looked at yet may be a question.
-    pub(super) fn set_asking(&self, asking: bool) {
-        self.asking.store(asking || !self.messages.is_empty(), Ordering::Relaxed);
-    }
 }
 
 impl Drop for Attention {
@@ -205,7 +189,6 @@ impl Hearing {
     /// A request of a call of `cx` begins.
     pub(super) fn attend(self: &Arc<Self>, id: i64, cx: &Context) -> Attention {
         let messages = Mailbox::default();
-        let (asking, refused) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let mut calls = self.lock();
         for question in calls.waiting.drain(..) {
             // There is room for these: nobody else knows the channel yet.
@@ -216,11 +199,9 @@ impl Hearing {
             principal: cx.principal.clone(),
             session: cx.session_named.then(|| Arc::clone(&cx.ids.session)),
             messages: messages.slit(),
-            asking: Arc::clone(&asking),
-            refused: Arc::clone(&refused),
         });
         drop(calls);
-        Attention { hearing: Arc::clone(self), id, messages, asking, refused }
+        Attention { hearing: Arc::clone(self), id, messages }
     }
 
     /// Whether any call is under way.
@@ -386,14 +367,14 @@ impl Hearing {
     /// each session has a connection of its own, and so has each call without one.
     fn is_anybodys(&self) -> bool {
         let calls = self.lock();
-        let free = || calls.running.iter().filter(|call| !call.asking.load(Ordering::Relaxed));
+        let free = || calls.running.iter().filter(|call| !call.messages.is_asking());
         let Some(first) = free().next() else { return false };
         let several = free().skip(1).any(|other| {
             other.session.is_none()
                 || (&other.principal, &other.session) != (&first.principal, &first.session)
         });
         if several {
-            free().for_each(|call| call.refused.store(true, Ordering::Relaxed));
+            free().for_each(|call| call.messages.refuse());
         }
         several
     }
@@ -401,7 +382,7 @@ impl Hearing {
     /// Hands a question to the call that is most likely its cause. Gives it back when there is none.
     fn ask_the_youngest(&self, request: Request) -> Option<Request> {
         let mut calls = self.lock();
-        let free = calls.running.iter().rev().find(|call| !call.asking.load(Ordering::Relaxed));
+        let free = calls.running.iter().rev().find(|call| !call.messages.is_asking());
         let Some(call) = free.or_else(|| calls.running.back()) else {
             return if &*request.method == "roots/list" {
                 self.wait(&mut calls, request)
@@ -409,8 +390,7 @@ impl Hearing {
                 Some(request)
             };
         };
-        // It asks from now on, also if it has not noticed yet.
-        call.asking.store(true, Ordering::Relaxed);
+        call.messages.asks();
         match *call.messages.put(Message::Request(request)).err()? {
             Message::Request(unheard) => Some(unheard),
             Message::Notification(_) | Message::Response(_) => None,

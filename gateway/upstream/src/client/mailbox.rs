@@ -1,10 +1,13 @@
-//! What is said to one call outside its stream. Nearly every call ends without a message, so an empty box costs nothing
-//! but itself.
+//! What is said to one call outside its stream, and what it lets those know who say it. Nearly every call ends without a
+//! message, so an empty box costs nothing but itself.
 
 use std::{
     collections::VecDeque,
     future::poll_fn,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Poll, Waker},
 };
 
@@ -15,14 +18,23 @@ const ROOM: usize = 64;
 
 /// The one who reads; dropping it closes the box.
 #[derive(Debug, Default)]
-pub(super) struct Mailbox(Arc<Mutex<Shared>>);
+pub(super) struct Mailbox(Arc<Shared>);
 
 /// The way into a box.
 #[derive(Clone, Debug)]
-pub(super) struct Slit(Arc<Mutex<Shared>>);
+pub(super) struct Slit(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
+    letters: Mutex<Letters>,
+    /// The call waits for its client, so that it is not the one that others ask about.
+    asking: AtomicBool,
+    /// A question that may have been for the call was refused.
+    refused: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Letters {
     messages: VecDeque<Message>,
     reader: Option<Waker>,
     closed: bool,
@@ -42,12 +54,12 @@ impl Mailbox {
         // One that is filled as fast as it is read would let nobody else have a turn.
         tokio::task::coop::consume_budget().await;
         poll_fn(|cx| {
-            let mut shared = lock(&self.0);
-            if let Some(message) = shared.messages.pop_front() {
+            let mut letters = self.0.lock();
+            if let Some(message) = letters.messages.pop_front() {
                 return Poll::Ready(message);
             }
-            if !shared.reader.as_ref().is_some_and(|reader| reader.will_wake(cx.waker())) {
-                shared.reader = Some(cx.waker().clone());
+            if !letters.reader.as_ref().is_some_and(|reader| reader.will_wake(cx.waker())) {
+                letters.reader = Some(cx.waker().clone());
             }
             Poll::Pending
         })
@@ -55,22 +67,32 @@ impl Mailbox {
     }
 
     /// Whether there is nothing in it.
-    pub(super) fn is_empty(&self) -> bool {
-        lock(&self.0).messages.is_empty()
+    fn is_empty(&self) -> bool {
+        self.0.lock().messages.is_empty()
     }
 
     /// A message that is there.
     pub(super) fn take(&self) -> Option<Message> {
-        lock(&self.0).messages.pop_front()
+        self.0.lock().messages.pop_front()
+    }
+
+    /// Tells whether the call waits for an answer of its client. What it has not looked at yet may be a question.
+    pub(super) fn set_asking(&self, asking: bool) {
+        self.0.asking.store(asking || !self.is_empty(), Ordering::Relaxed);
+    }
+
+    /// Whether a question that may have been for this call was refused, because it may have been for others too.
+    pub(super) fn was_refused(&self) -> bool {
+        self.0.refused.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Mailbox {
     fn drop(&mut self) {
-        let mut shared = lock(&self.0);
-        shared.closed = true;
-        let unread = std::mem::take(&mut shared.messages);
-        drop(shared);
+        let mut letters = self.0.lock();
+        letters.closed = true;
+        let unread = std::mem::take(&mut letters.messages);
+        drop(letters);
         drop(unread);
     }
 }
@@ -78,22 +100,39 @@ impl Drop for Mailbox {
 impl Slit {
     /// Puts a message in; gives it back when the box is full or nobody reads it any more.
     pub(super) fn put(&self, message: Message) -> Result<(), Box<Message>> {
-        let mut shared = lock(&self.0);
-        if shared.closed || shared.messages.len() >= ROOM {
+        let mut letters = self.0.lock();
+        if letters.closed || letters.messages.len() >= ROOM {
             return Err(Box::new(message));
         }
-        shared.messages.push_back(message);
-        let reader = shared.reader.take();
-        drop(shared);
+        letters.messages.push_back(message);
+        let reader = letters.reader.take();
+        drop(letters);
         if let Some(reader) = reader {
             reader.wake();
         }
         Ok(())
     }
+
+    /// Whether the call waits for an answer of its client.
+    pub(super) fn is_asking(&self) -> bool {
+        self.0.asking.load(Ordering::Relaxed)
+    }
+
+    /// The call asks from now on, also if it has not noticed yet.
+    pub(super) fn asks(&self) {
+        self.0.asking.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets the call know that a question was refused that may have been for it.
+    pub(super) fn refuse(&self) {
+        self.0.refused.store(true, Ordering::Relaxed);
+    }
 }
 
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Letters> {
+        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[cfg(test)]

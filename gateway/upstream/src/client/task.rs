@@ -85,7 +85,7 @@ impl Connection {
         ask: &Request<'_>,
         cx: &Context,
     ) -> Result<Reply, Failure> {
-        let params = write::with_members(&ask.params, &[("task", Raw::empty_object())]);
+        let params = ask.params.with(&[("task", Raw::empty_object())]);
         let created = self.call_legacy(upstream, &Request { params, ..ask.clone() }, cx).await?;
         let Some(task) = created.result.member("task").and_then(|task| task.parse::<Task>().ok()) else {
             // It answered at once after all.

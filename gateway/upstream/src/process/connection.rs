@@ -11,7 +11,7 @@ use moongate_core::{
     task::{Group, Signal},
 };
 use moongate_launch::{Notice, Report, Started};
-use moongate_wire::{Id, Version, write};
+use moongate_wire::Version;
 use tokio::{
     io::{AsyncBufRead, AsyncBufReadExt as _},
     sync::{mpsc, watch},
@@ -179,7 +179,7 @@ enum Step {
 
 async fn advance(step: Step) -> Option<(Event, Step)> {
     let ticket = match step {
-        Step::Begin { pending, queue, request } => post(&pending, &queue, &request).await,
+        Step::Begin { pending, queue, request } => post(&pending, &queue, request).await,
         Step::Wait(ticket) => Ok(ticket),
         Step::Over => return None,
     };
@@ -197,12 +197,11 @@ async fn advance(step: Step) -> Option<(Event, Step)> {
 async fn post(
     pending: &Arc<Pending>,
     queue: &mpsc::Sender<Item>,
-    request: &Outgoing,
+    request: Outgoing,
 ) -> Result<Ticket, Fault> {
     let permit = room(pending, queue).await?;
     let ticket = pending.open(request.id, request.method)?;
-    let text = write::request(&Id::Integer(request.id), request.method, &request.params);
-    permit.send(Item::Request { id: request.id, text });
+    permit.send(Item::Request { id: request.id, text: request.message });
     Ok(ticket)
 }
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use http::{HeaderName, HeaderValue, StatusCode};
 use http_body_util::BodyExt as _;
-use moongate_wire::{Era, Id, Malformed, Message, Response, Version, header as names, write};
+use moongate_wire::{Era, Id, Malformed, Message, Raw, Response, Version, header as names};
 
 use super::{
     head::Kind,
@@ -21,8 +21,6 @@ use super::{
 };
 use crate::transport::{Answer, Event, Exchange, Fault, Outgoing};
 
-const METHOD: HeaderName = HeaderName::from_static(names::METHOD);
-const NAME: HeaderName = HeaderName::from_static(names::NAME);
 /// How often a stream is resumed without anything new on it.
 const MAX_ATTEMPTS: u32 = 5;
 /// How long we wait before a stream is resumed unless the server says otherwise, at least, and at most: `retry: 0` asks
@@ -33,7 +31,7 @@ pub(super) const MAX_RETRY: Duration = Duration::from_secs(30);
 
 /// Prepares to send `request`.
 pub(super) fn start(session: Arc<Session>, request: Outgoing) -> Exchange {
-    let course = Box::new(Course { session, request, stage: Stage::New, ready: VecDeque::new() });
+    let course = Course { session, request, stage: Stage::New, ready: VecDeque::new() };
     stream::unfold(course, async |mut course| course.next().await.map(|event| (event, course))).boxed()
 }
 
@@ -110,13 +108,14 @@ impl Course {
 
     /// Sends the request. `None` when its answer is a stream.
     async fn ask(&mut self) -> Result<Option<Event>, Fault> {
-        let Outgoing { id, method, params, version, .. } = &self.request;
-        let message = write::request(&Id::from(*id), method, params);
-        let (mut request, in_session) = self.session.post(*version, message);
-        if version.is_some_and(|version| version.era() == Era::Modern) {
-            self.repeat(&mut request.more);
+        // It is sent once.
+        let message = std::mem::replace(&mut self.request.message, Raw::null());
+        let (mut request, in_session) = self.session.post(self.request.version, message);
+        if self.request.version.is_some_and(|version| version.era() == Era::Modern) {
+            request.repeated = Some((self.request.method, self.request.name.take()));
+            self.repeat_params(&mut request.more);
         }
-        let (id, link) = (*id, &self.session.link);
+        let (id, link) = (self.request.id, &self.session.link);
         let (head, body) = link.ask(&request).await?;
         if !head.status.is_success() {
             let answer = Box::pin(refusal::read(link, &head, body, Some(id), in_session)).await?;
@@ -141,29 +140,21 @@ impl Course {
         }
     }
 
-    /// What the modern era repeats of a message.
-    fn repeat(&self, headers: &mut Vec<(HeaderName, HeaderValue)>) {
-        headers.push((METHOD, HeaderValue::from_static(self.request.method)));
-        let mut insert = |name, text: &str| {
-            // What was encoded is visible ASCII.
-            if let Ok(value) = HeaderValue::from_str(&names::encode(text)) {
-                headers.push((name, value));
-            }
-        };
-        if let Some(name) = &self.request.name {
-            insert(NAME, name);
-        }
-        for (name, value) in &self.request.param_headers {
-            // A tool whose annotations name no header was refused when it was listed.
-            if let Ok(name) = HeaderName::from_bytes(format!("{}{name}", names::PARAM_PREFIX).as_bytes()) {
-                insert(name, value);
-            }
-        }
-        for (name, value) in &self.request.undeclared {
+    /// What the modern era repeats of arguments.
+    fn repeat_params(&self, headers: &mut Vec<(HeaderName, HeaderValue)>) {
+        let mut insert = |name: &str, value: &str| {
             let name = HeaderName::from_bytes(format!("{}{name}", names::PARAM_PREFIX).as_bytes());
+            // A tool whose annotations name no header was refused when it was listed, and what was encoded is visible
+            // ASCII.
             if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
                 headers.push((name, value));
             }
+        };
+        for (name, value) in &self.request.param_headers {
+            insert(name, &names::encode(value));
+        }
+        for (name, value) in &self.request.undeclared {
+            insert(name, value);
         }
     }
 

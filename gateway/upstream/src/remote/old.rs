@@ -19,7 +19,7 @@ use moongate_core::{
     BoxFuture,
     task::{Group, Signal},
 };
-use moongate_wire::{Id, Message, Raw, Version, write};
+use moongate_wire::{Message, Raw, Version};
 use tokio::sync::RwLock;
 
 use super::{
@@ -267,11 +267,10 @@ impl Drop for Conversation {
 
 impl Course {
     async fn run(&mut self) -> Result<Answer, Fault> {
-        let Outgoing { id, method, params, version, .. } = &self.request;
+        let Outgoing { id, message, version, .. } = &self.request;
         let mut waiting = self.conversation.pending.wait(*id)?;
         self.begun = true;
-        let (conversation, version) = (Arc::clone(&self.conversation), *version);
-        let message = write::request(&Id::from(*id), method, params);
+        let (conversation, message, version) = (Arc::clone(&self.conversation), message.clone(), *version);
         let post = self.post.insert(Box::pin(async move { conversation.post(version, message).await }));
         let answer = match future::select(Box::pin(waiting.answer()), post).await {
             future::Either::Left((answer, _)) => answer,

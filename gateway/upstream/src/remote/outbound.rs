@@ -1,6 +1,6 @@
 //! A request to a server, with what it has beside the headers that all have.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, header};
@@ -18,6 +18,8 @@ pub(super) struct Outbound {
     pub(super) session: Option<HeaderValue>,
     /// `Last-Event-ID`
     pub(super) last_event: Option<HeaderValue>,
+    /// The method of the message and whom it names, which the modern era repeats.
+    pub(super) repeated: Option<(&'static str, Option<Arc<str>>)>,
     /// What else it says.
     pub(super) more: Vec<(HeaderName, HeaderValue)>,
     pub(super) body: Bytes,
@@ -54,7 +56,15 @@ impl Outbound {
     fn of(method: Method, version: Option<Version>) -> Self {
         // Servers of earlier versions do not know the header.
         let version = version.filter(|version| *version >= Version::V2025_06_18);
-        Self { method, version, session: None, last_event: None, more: Vec::new(), body: Bytes::new() }
+        Self {
+            method,
+            version,
+            session: None,
+            last_event: None,
+            repeated: None,
+            more: Vec::new(),
+            body: Bytes::new(),
+        }
     }
 
     /// Shows every header to `each`.
@@ -72,6 +82,12 @@ impl Outbound {
         for (name, value) in known {
             if let Some(value) = value {
                 each(name, value.as_bytes());
+            }
+        }
+        if let Some((method, name)) = &self.repeated {
+            each(names::METHOD, method.as_bytes());
+            if let Some(name) = name {
+                each(names::NAME, names::encode(name).as_bytes());
             }
         }
         for (name, value) in &self.more {

@@ -91,8 +91,8 @@ const MODERN: Option<Version> = Some(Version::V2026_07_28);
 const LEGACY: Option<Version> = Some(Version::V2025_11_25);
 
 fn outgoing(id: i64, method: &'static str, version: Option<Version>) -> Outgoing {
-    let params = Raw::of(&json!({"name": "x"}));
-    Outgoing { id, method, params, version, name: None, param_headers: Vec::new(), undeclared: Vec::new() }
+    let message = Raw::of(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": {"name": "x"}}));
+    Outgoing { id, method, message, version, name: None, param_headers: Vec::new(), undeclared: Vec::new() }
 }
 
 fn call(id: i64, version: Option<Version>) -> Outgoing {

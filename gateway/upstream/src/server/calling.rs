@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use moongate_core::{Call, CallError, Context, Operation, Raw, Reply, SessionKey, TASKS, TaskAct};
-use moongate_wire::{Era, code, write};
+use moongate_wire::{Era, code};
 use serde_json::json;
 
 use super::{Inner, Share, offering, seating::Seat, timing::Timing};
@@ -125,20 +125,16 @@ impl Inner {
                 let callable = seat.lists.listed(&seat.abilities).callable(name);
                 let tool = callable.as_ref().map(|callable| &callable.tool);
                 Request {
-                    name: Some(Arc::clone(name)),
                     undeclared: offering::undeclared(tool, &call.undeclared),
                     param_headers: tool
                         .map(|tool| offering::param_headers(tool, arguments))
                         .unwrap_or_default(),
                     // Modern servers decide that themselves.
                     as_task: legacy && callable.as_ref().is_some_and(|callable| callable.only_as_task),
-                    ..Request::own("tools/call", write::named(name, arguments))
+                    ..Request::named("tools/call", name, arguments)
                 }
             }
-            Operation::GetPrompt { name, arguments } => Request {
-                name: Some(Arc::clone(name)),
-                ..Request::own("prompts/get", write::named(name, arguments))
-            },
+            Operation::GetPrompt { name, arguments } => Request::named("prompts/get", name, arguments),
             Operation::ReadResource { uri } => Request {
                 name: Some(Arc::clone(uri)),
                 ..Request::own("resources/read", Raw::of(&json!({"uri": uri})))

@@ -405,7 +405,7 @@ async fn advance(step: Step) -> Option<(Event, Step)> {
 
 fn begin(fake: &Arc<Fake>, line: Arc<Line>, number: usize, outgoing: Outgoing) -> Step {
     let (id, method) = (outgoing.id, outgoing.method);
-    let got = Got { line: number, id, method, params: value(&outgoing.params), outgoing };
+    let got = Got { line: number, id, method, params: value(&outgoing.message)["params"].take(), outgoing };
     fake.with(|state| state.requests.push(got.clone()));
     let (events, inbox) = mpsc::channel(ROOM);
     let held = Held { got, events };

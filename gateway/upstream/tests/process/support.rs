@@ -12,7 +12,7 @@ use moongate_upstream::{
     process::{Launcher, Spec},
     transport::{Dial as _, Event, Exchange, Fault, Inbound, Outgoing, Transport},
 };
-use moongate_wire::{Message, Raw, Version};
+use moongate_wire::{Message, Raw, Version, write};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{io::AsyncReadExt as _, net::unix::pipe, sync::Notify};
@@ -100,7 +100,7 @@ impl Server {
         self.connection.request(Outgoing {
             id,
             method,
-            params,
+            message: write::request(&id.into(), method, &params),
             version,
             name: None,
             param_headers: Vec::new(),

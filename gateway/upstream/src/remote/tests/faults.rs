@@ -205,7 +205,9 @@ async fn a_chunk_that_claims_to_be_huge_takes_no_memory() {
 }
 
 fn large(length: usize) -> Outgoing {
-    Outgoing { params: Raw::of(&json!({"name": "x".repeat(length)})), ..call(1, MODERN) }
+    let message =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "x".repeat(length)}});
+    Outgoing { message: Raw::of(&message), ..call(1, MODERN) }
 }
 
 #[tokio::test]
