@@ -119,10 +119,11 @@ impl Client {
             "io.modelcontextprotocol/clientCapabilities": self.capabilities,
             "progressToken": id,
         });
+        let params = write::with_members(&ask.params, &[("_meta", Raw::of(&meta))]);
         let mut exchange = self.transport.request(Outgoing {
             id,
             method: ask.method,
-            params: write::with_members(&ask.params, &[("_meta", Raw::of(&meta))]),
+            message: write::request(&id.into(), ask.method, &params),
             version: Some(VERSION),
             name: ask.name,
             param_headers: ask.repeated,
