@@ -44,6 +44,15 @@ impl Desk {
     }
 
     fn at(folder: &Arc<TempDir>, options: ContentOptions) -> Self {
+        Self::open(folder, options, Indexes::new())
+    }
+
+    /// A desk whose indexes may take so many bytes together.
+    fn with_index_budget(bytes: usize) -> Self {
+        Self::open(&Arc::new(tempfile::tempdir().unwrap()), options(), Indexes::with_budget(bytes))
+    }
+
+    fn open(folder: &Arc<TempDir>, options: ContentOptions, indexes: Arc<Indexes>) -> Self {
         let (clock, handle) = Clock::settable(humantime::parse_rfc3339("2026-01-01T00:00:00Z").unwrap());
         let storage = Options { durability: Durability::Relaxed, clock: clock.clone() };
         let stores: Arc<dyn Stores> =
@@ -51,7 +60,7 @@ impl Desk {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let hearing = Arc::clone(&heard);
         let changes = Changes::new(move |announcement| hearing.lock().unwrap().push(announcement));
-        let content = Content::new(Arc::clone(&stores), changes, clock, options);
+        let content = Content::with_indexes(Arc::clone(&stores), changes, clock, options, indexes);
         Self {
             backend: BuiltinBackend::with_resources(content.clone(), content.clone(), ToolErrors::Result),
             content,
