@@ -100,7 +100,7 @@ impl Content {
         };
         let id = self.next_id();
         self.shelf(cx).add(&id, &item, text).await?;
-        self.announce(Change::Resources, cx);
+        self.announce(Change::OwnResources, cx);
         Ok(added(&id, &item, &cx.ids.durable_session))
     }
 

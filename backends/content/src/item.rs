@@ -16,6 +16,9 @@ const PREVIEW: usize = 200;
 /// Of what kind a text is that nobody says anything about.
 pub(crate) const PLAIN: &str = "text/plain";
 
+/// The first millisecond of the year 10000, which has no place in the four digits of a year.
+const UNWRITABLE: u64 = 253_402_300_800_000;
+
 /// One stored text. Unknown members of a row, which a newer build may have written, are ignored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -42,7 +45,7 @@ pub(crate) struct Shown<'a> {
     pub(crate) item: &'a Item,
 }
 
-/// Milliseconds since 1970, written as people read them.
+/// Milliseconds since 1970, written as people read them. One that is read can be written, so it lies before the year 10000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment(pub(crate) u64);
 
@@ -64,7 +67,9 @@ impl Moment {
             _ => (text.to_owned(), 0),
         };
         let since = humantime::parse_rfc3339(&local).ok()?.duration_since(UNIX_EPOCH).ok()?;
-        u64::try_from(since.as_millis()).ok()?.checked_add_signed(-ahead).map(Self)
+        let millis = u64::try_from(since.as_millis()).ok()?.checked_add_signed(-ahead)?;
+        // The zone may have led out of the years that were read.
+        (millis < UNWRITABLE).then_some(Self(millis))
     }
 }
 
@@ -121,11 +126,28 @@ mod tests {
             "2026-01-31T12:00:00+9:00",
             "2026-01-31T12:00:00+09:60",
             "2026-01-31T12:00:00+24:00",
+            "1969-12-31T23:59:59Z",
             "1970-01-01T00:00:00+01:00",
+            "9999-12-31T23:59:59-00:01",
+            "9999-12-31T23:59:59.999-23:59",
             "한2026-01",
             "2026-01-31T12:00:00++1:00",
         ] {
             assert_eq!(Moment::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn every_time_that_is_read_can_be_written() {
+        for (text, written) in [
+            ("1970-01-01T00:00:00Z", "1970-01-01T00:00:00.000Z"),
+            ("1970-01-01T23:59:00+23:59", "1970-01-01T00:00:00.000Z"),
+            ("9999-12-31T23:59:59.999999999Z", "9999-12-31T23:59:59.999Z"),
+            ("9999-12-31T23:58:59.999-00:01", "9999-12-31T23:59:59.999Z"),
+        ] {
+            let moment = Moment::parse(text).unwrap();
+            assert_eq!(serde_json::to_value(moment).unwrap(), written, "{text}");
+            assert_eq!(Moment::parse(written), Some(moment), "{text}");
         }
     }
 }

@@ -85,13 +85,23 @@ pub struct ContentLimits {
 impl Content {
     /// A backend that keeps its rows in `stores`, dates them by `clock` and announces new resources through `changes`.
     pub fn new(stores: Arc<dyn Stores>, changes: Changes, clock: Clock, options: ContentOptions) -> Self {
+        Self::with_indexes(stores, changes, clock, options, Indexes::new())
+    }
+
+    fn with_indexes(
+        stores: Arc<dyn Stores>,
+        changes: Changes,
+        clock: Clock,
+        options: ContentOptions,
+        indexes: Arc<Indexes>,
+    ) -> Self {
         let process = hash::Hasher::new().hash_one("process") & 0xffff_ffff;
         Self(Arc::new(Inner {
             stores,
             changes,
             clock,
             options,
-            indexes: Indexes::new(),
+            indexes,
             files: add::Files::new(),
             process,
             made: AtomicU64::new(0),

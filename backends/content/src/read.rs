@@ -70,7 +70,7 @@ impl Content {
     pub(crate) async fn delete(&self, wanted: Delete, cx: &Context) -> Result<ToolOutput, ToolError> {
         let id = required(wanted.content_id)?;
         self.shelf(cx).delete(&id).await?;
-        self.announce(Change::Resources, cx);
+        self.announce(Change::OwnResources, cx);
         self.announce(Change::Updated { uri: resources::uri_of(&id).into() }, cx);
         let told = json!({"contentId": id, "sessionId": &*cx.ids.durable_session});
         Ok(ToolOutput::new(format!("Deleted {id}"), told))

@@ -1,5 +1,7 @@
 //! `search_content`: the passages of a session's texts that fit some words best.
 
+use std::num::NonZero;
+
 use moongate_core::{
     Context,
     arguments::Whole,
@@ -7,7 +9,6 @@ use moongate_core::{
 };
 use moongate_search::Hit;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use crate::{
     Content,
@@ -36,6 +37,16 @@ struct Options {
     threshold: f64,
 }
 
+/// What was found, as callers see it.
+#[derive(Serialize)]
+struct Answer<'a> {
+    results: &'a [Passage<'a>],
+    count: usize,
+    /// Why something may be missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'a str>,
+}
+
 /// One passage as callers see it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -54,6 +65,7 @@ impl Content {
         let most = top_n.map_or(FOUND, count).min(MOST_FOUND);
         let texts = self.shelf(cx);
         let index = self.0.indexes.current(&cx.store_scope(), &texts).await?;
+        let note = index.left_out().map(|left_out| note(left_out, index.library.len()));
         let size = index.memory();
         let mut finding = run_sized(size, move || index.library.find(&query, most, threshold)).await;
         // The index knows words and no texts; what is shown, and what is found by its letters only, is read.
@@ -68,7 +80,9 @@ impl Content {
         let hits = finding.into_hits();
         note_use(&hits, &texts).await;
         let passages: Vec<Passage<'_>> = hits.iter().map(passage).collect();
-        Ok(ToolOutput::new(listing(&passages), json!({"results": passages, "count": passages.len()})))
+        let note = note.as_deref();
+        let answer = Answer { results: &passages, count: passages.len(), note };
+        Ok(ToolOutput::new(listing(&passages, note), answer))
     }
 }
 
@@ -97,13 +111,20 @@ fn passage(hit: &Hit<Document>) -> Passage<'_> {
     }
 }
 
-fn listing(passages: &[Passage<'_>]) -> String {
-    if passages.is_empty() {
-        return "Nothing was found".to_owned();
-    }
+/// Says that the words of some texts are not known, so that nobody takes what was found for all there is.
+fn note(left_out: NonZero<usize>, texts: usize) -> String {
+    format!(
+        "The search index of this session is full: the words of {left_out} of its {texts} texts are not in it. Those texts are \
+         found by the exact query only, without a score, and may be missed. Make room with delete_content"
+    )
+}
+
+fn listing(passages: &[Passage<'_>], note: Option<&str>) -> String {
     let one = |passage: &Passage<'_>| {
         let Passage { filename, content_id, score, matched_text, line_range: [first, last], .. } = passage;
         format!("{filename} ({content_id}), lines {first}–{last}, score {score:.2}:\n{matched_text}")
     };
-    passages.iter().map(one).collect::<Vec<_>>().join("\n\n")
+    let nothing = passages.is_empty().then(|| "Nothing was found".to_owned());
+    let lines = passages.iter().map(one).chain(nothing).chain(note.map(str::to_owned));
+    lines.collect::<Vec<_>>().join("\n\n")
 }

@@ -44,6 +44,15 @@ impl Desk {
     }
 
     fn at(folder: &Arc<TempDir>, options: ContentOptions) -> Self {
+        Self::open(folder, options, Indexes::new())
+    }
+
+    /// A desk whose indexes may take so many bytes together.
+    fn with_index_budget(bytes: usize) -> Self {
+        Self::open(&Arc::new(tempfile::tempdir().unwrap()), options(), Indexes::with_budget(bytes))
+    }
+
+    fn open(folder: &Arc<TempDir>, options: ContentOptions, indexes: Arc<Indexes>) -> Self {
         let (clock, handle) = Clock::settable(humantime::parse_rfc3339("2026-01-01T00:00:00Z").unwrap());
         let storage = Options { durability: Durability::Relaxed, clock: clock.clone() };
         let stores: Arc<dyn Stores> =
@@ -51,7 +60,7 @@ impl Desk {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let hearing = Arc::clone(&heard);
         let changes = Changes::new(move |announcement| hearing.lock().unwrap().push(announcement));
-        let content = Content::new(Arc::clone(&stores), changes, clock, options);
+        let content = Content::with_indexes(Arc::clone(&stores), changes, clock, options, indexes);
         Self {
             backend: BuiltinBackend::with_resources(content.clone(), content.clone(), ToolErrors::Result),
             content,
@@ -291,12 +300,24 @@ async fn kept_texts_are_resources_of_their_session() {
             assert_eq!(refused.kind, Kind::UnknownResource { uri: uri.clone() });
         }
     }
-    desk.heard.lock().unwrap().clear();
     desk.ok(&me(), "delete_content", json!({"content_id": ids[7]})).await;
-    let mine = |change| Announcement { change, audience: Audience::Principal(Principal::local()) };
-    let told = [mine(Change::Resources), mine(Change::Updated { uri: uri.clone() })];
-    assert_eq!(*desk.heard.lock().unwrap(), told);
     desk.call(Operation::Unsubscribe { uri }, &me()).await.unwrap();
+}
+
+/// Announced as what it is, the change of a caller's own resources makes nobody ask the other servers again.
+#[tokio::test]
+async fn a_text_that_comes_or_goes_changes_nothing_but_its_owners_resources() {
+    let desk = Desk::new();
+    let told = || std::mem::take(&mut *desk.heard.lock().unwrap());
+    let mine = |change| Announcement { change, audience: Audience::Principal(Principal::local()) };
+    let id = desk.add(&me(), "a.txt", "one").await;
+    assert_eq!(told(), [mine(Change::OwnResources)]);
+    desk.ok(&me(), "read_content", json!({"content_id": id})).await;
+    desk.found(&me(), "one").await;
+    assert_eq!(told(), []);
+    desk.ok(&me(), "delete_content", json!({"content_id": id})).await;
+    let gone = Change::Updated { uri: format!("content://{id}").into() };
+    assert_eq!(told(), [mine(Change::OwnResources), mine(gone)]);
 }
 
 #[tokio::test]

@@ -237,6 +237,19 @@ mod tests {
     }
 
     #[test]
+    fn a_list_with_resources_of_ones_own_is_told_as_changed_to_its_owner() {
+        let hub = Arc::new(Hub::default());
+        let listen = |principal| hub.listen(principal, Filter { resources: true, ..Filter::default() });
+        let (owner, other) = (listen(Principal::local()), listen(Principal::issued("other")));
+        let audience = Audience::Principal(Principal::local());
+        hub.publish(&Announcement { change: Change::OwnResources, audience });
+        let told = lock(&owner.inbox.untold).first().map(|change| notification(change, None));
+        let told = told.unwrap_or_else(Raw::empty_object);
+        assert!(told.as_str().contains("notifications/resources/list_changed"), "{}", told.as_str());
+        assert!(lock(&other.inbox.untold).is_empty());
+    }
+
+    #[test]
     fn nobody_is_told_what_concerns_others() {
         let hub = Arc::new(Hub::default());
         let uris: BTreeMap<_, _> = [("test://x".to_owned(), "s".to_owned())].into();

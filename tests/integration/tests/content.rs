@@ -7,8 +7,12 @@
 use std::{collections::BTreeSet, fs, os::unix::fs::symlink, path::PathBuf};
 
 use anyhow::{Context as _, Result};
-use moongate_test_integration::{UNLIMITED, caller};
-use moongate_test_support::{Client, Gateway, LegacySession, ModernClient, patiently};
+use moongate_test_integration::{UNLIMITED, caller, pipe::ModernPipe};
+use moongate_test_support::{Client, Gateway, Home, LegacySession, ModernClient, Stdio, patiently};
+use nix::{
+    fcntl::{FcntlArg, fcntl},
+    libc,
+};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -159,6 +163,12 @@ async fn what_is_wrong_with_a_call_is_said_with_its_code() -> Result<()> {
             -32602,
             "must begin with file://",
         ),
+        (
+            "add_content",
+            json!({"filename": "x", "content": "x", "metadata": {"uploaded_at": "9999-12-31T23:59:59-00:01"}}),
+            -32602,
+            "uploaded_at must be a time",
+        ),
         ("add_content", json!({"file_url": "file:///x"}), -32603, "backends.content.roots"),
         ("read_content", json!({"content_id": "content_0"}), -32603, "not found"),
         ("delete_content", json!({"content_id": "content_0"}), -32603, "not found"),
@@ -264,6 +274,67 @@ async fn passages_are_ranked_and_their_lines_are_real() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test]
+async fn letters_inside_names_and_texts_are_found_last_and_without_a_score() -> Result<()> {
+    let gateway = Gateway::start("").await?;
+    let client = ModernClient::new(&gateway.client());
+    add(&client, "urbane.txt", "nothing of the kind").await?;
+    add(&client, "inside.txt", "the turbines").await?;
+    add(&client, "word.txt", "an URB is a request block").await?;
+    let found = ok(&client, "search_content", json!({"query": "urb"})).await?;
+    assert_eq!(names(&found["results"])?, ["word.txt", "urbane.txt", "inside.txt"]);
+    let scores: Vec<Option<f64>> = (0..3).map(|place| found["results"][place]["score"].as_f64()).collect();
+    assert!(scores[0] > Some(0.0) && scores[1..] == [Some(0.0), Some(0.0)], "{scores:?}");
+    let above = json!({"query": "urb", "options": {"threshold": 0.001}});
+    assert_eq!(names(&ok(&client, "search_content", above).await?["results"])?, ["word.txt"]);
+    Ok(())
+}
+
+/// The fifth trap: whoever holds one lock for all sessions while a tool runs answers none of the others meanwhile.
+///
+/// The tool that runs is an addition whose row cannot be written. On a pipe requests begin in the order they are sent, so
+/// an answer to a later one that comes first has not waited for it.
+#[tokio::test]
+async fn a_session_whose_text_waits_to_be_written_holds_up_no_other() -> Result<()> {
+    let mut pipe = ModernPipe::new(Stdio::start("")?);
+    let of = |session: &str, tool: &str, arguments: Value| json!({"name": tool, "arguments": arguments, "_meta": {"dev.moongate/sessionId": session}});
+    let text = json!({"filename": "a.txt", "content": "the turbine"});
+    let added = pipe.request("tools/call", &of("other", "add_content", text.clone())).await?.result()?;
+    let id = &added["structuredContent"]["contentId"];
+
+    let held = hold_writes(pipe.stdio.home())?;
+    let waiting = pipe.send("tools/call", &of("mine", "add_content", text)).await?;
+    for (tool, arguments, expected) in [
+        ("list_contents", json!({}), "a.txt"),
+        ("search_content", json!({"query": "turbines"}), "a.txt"),
+        ("read_content", json!({"content_id": id}), "the turbine"),
+        ("create_goal", json!({"goal": "answer"}), "answer"),
+    ] {
+        let answer = pipe.request("tools/call", &of("other", tool, arguments)).await?.result()?;
+        assert!(answer["structuredContent"].to_string().contains(expected), "{tool}: {answer}");
+    }
+    drop(held);
+    let added = pipe.stdio.outcome(&waiting).await?.result()?;
+    assert_eq!(added["structuredContent"]["status"], json!("added"), "{added}");
+    Ok(())
+}
+
+/// Holds the lock of the one who writes to a home's database, for as long as the file is open; others may read. It is byte 120
+/// of the shared memory file (`WAL_WRITE_LOCK`, <https://sqlite.org/walformat.html>). Who wants to write waits five seconds.
+fn hold_writes(home: &Home) -> Result<fs::File> {
+    let path = home.path().join("data/moongate/moongate.db-shm");
+    let file = fs::File::options().read(true).write(true).open(path)?;
+    let lock = libc::flock {
+        l_type: libc::F_WRLCK.try_into()?,
+        l_whence: libc::SEEK_SET.try_into()?,
+        l_start: 120,
+        l_len: 1,
+        l_pid: 0,
+    };
+    fcntl(&file, FcntlArg::F_SETLKW(&lock))?;
+    Ok(file)
+}
+
 /// The trap of one index for all, whose best hits are those of whoever has most.
 #[tokio::test]
 async fn a_small_session_is_not_starved_by_a_large_one() -> Result<()> {
@@ -345,6 +416,40 @@ async fn kept_texts_are_resources_that_can_be_watched() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_session_of_an_older_version_hears_of_the_texts_it_watches_and_no_others() -> Result<()> {
+    let gateway = Gateway::start("").await?;
+    let session = LegacySession::open(&gateway.client(), "2025-11-25").await?;
+    let mut stream = session.listen(None).await?;
+    let mut uris = Vec::new();
+    for name in ["left.txt", "watched.txt"] {
+        let added = session.call("add_content", json!({"filename": name, "content": "x"})).await?;
+        uris.push(format!(
+            "content://{}",
+            added["structuredContent"]["contentId"].as_str().context("an id")?
+        ));
+    }
+    let mut told = async |method: &str| {
+        patiently(method, stream.message_where(|message| message["method"] == method)).await?
+    };
+    told("notifications/resources/list_changed").await?;
+    for uri in &uris {
+        session.request("resources/subscribe", &json!({"uri": uri})).await?.result()?;
+    }
+    session.request("resources/unsubscribe", &json!({"uri": uris[0]})).await?.result()?;
+    for uri in &uris {
+        let id = uri.trim_start_matches("content://");
+        session.call("delete_content", json!({"content_id": id})).await?;
+    }
+    // The older one would have been told before or together with the newer one, and then first.
+    let updated = told("notifications/resources/updated").await?;
+    assert_eq!(updated["params"], json!({"uri": uris[1]}));
+    let gone = session.request("resources/subscribe", &json!({"uri": uris[0]})).await?;
+    assert!(gone.response["error"]["code"].is_i64(), "{gone:?}");
+    session.request("resources/unsubscribe", &json!({"uri": uris[1]})).await?.result()?;
+    Ok(())
+}
+
+#[tokio::test]
 async fn resources_of_a_session_come_in_pages() -> Result<()> {
     let gateway = Gateway::start(UNLIMITED).await?;
     let client = of_session(&gateway.client(), "many");
@@ -410,6 +515,26 @@ async fn documents_of_every_kind_are_read_and_found() -> Result<()> {
         assert!(text.lines().any(|read| read == line), "{name}: {text}");
         assert_eq!(found(&client, query).await?.first().map(String::as_str), Some(name));
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn arguments_may_be_spelt_in_camel_case() -> Result<()> {
+    let (gateway, folder) = with_files().await?;
+    let client = ModernClient::new(&gateway.client());
+    fs::write(folder.join("a.txt"), "one\ntwo\nthree")?;
+    let metadata = json!({"mimeType": "text/x-notes", "uploadedAt": "2025-05-05T05:05:05+09:00"});
+    let url = format!("file://{}/a.txt", folder.display());
+    let added = ok(&client, "add_content", json!({"fileUrl": url, "metadata": metadata})).await?;
+    assert_eq!(added["filename"], json!("a.txt"));
+    assert_eq!(added["mimeType"], metadata["mimeType"]);
+    assert_eq!(added["uploadedAt"], json!("2025-05-04T20:05:05.000Z"));
+    let id = &added["contentId"];
+    let lines = json!({"contentId": id, "fromLine": 2, "toLine": 2});
+    assert_eq!(ok(&client, "read_content", lines).await?["content"], json!("two"));
+    let found = ok(&client, "search_content", json!({"query": "two", "options": {"topN": 1}})).await?;
+    assert_eq!(found["results"][0]["contentId"], *id);
+    assert_eq!(ok(&client, "delete_content", json!({"contentId": id})).await?["contentId"], *id);
     Ok(())
 }
 

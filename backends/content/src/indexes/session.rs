@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    num::NonZero,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -38,8 +39,8 @@ pub(crate) struct SessionIndex {
     weight: usize,
     /// Bytes of texts that came since.
     unweighed: usize,
-    /// Whether there are texts whose words it does not have, because it has come to its limit.
-    partial: bool,
+    /// How many texts it does not have the words of, because it has come to its limit.
+    left_out: usize,
 }
 
 /// A text as a search knows it; the same one if the id is the same.
@@ -65,6 +66,11 @@ impl SessionIndex {
         self.weight + ENTRY
     }
 
+    /// Of how many texts it lacks the words, if of any: those are found literally only.
+    pub(crate) fn left_out(&self) -> Option<NonZero<usize>> {
+        NonZero::new(self.left_out)
+    }
+
     fn weigh(&mut self) {
         self.weight = self.library.memory() + self.documents.len() * ENTRY;
         self.unweighed = 0;
@@ -73,7 +79,7 @@ impl SessionIndex {
     /// Adds a text, its words only as long as there is room for them.
     fn add(&mut self, document: Document, text: &str, most: usize) {
         let is_full = self.weight > most;
-        self.partial |= is_full;
+        self.left_out += usize::from(is_full);
         self.library.add(document.clone(), document.filename(), if is_full { "" } else { text });
         self.unweighed += text.len();
         if !is_full && self.unweighed > most / WEIGHED_PART {
@@ -89,7 +95,7 @@ impl SessionIndex {
         let gone: Vec<Document> =
             self.documents.values().filter(|document| is_gone(document.id())).cloned().collect();
         // There is room again for words that were left out.
-        if gone.len() > FEW || (self.partial && !gone.is_empty()) {
+        if gone.len() > FEW || (self.left_out > 0 && !gone.is_empty()) {
             *self = Self::default();
         }
         for document in gone {

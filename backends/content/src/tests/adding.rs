@@ -46,6 +46,22 @@ async fn what_is_missing_is_named() {
 }
 
 #[tokio::test]
+async fn a_time_that_cannot_be_written_is_refused() {
+    let desk = Desk::new();
+    for time in ["9999-12-31T23:59:59-00:01", "1970-01-01T00:00:00+00:01", "1969-12-31T23:59:59Z"] {
+        for spelling in ["uploaded_at", "uploadedAt"] {
+            let dated = json!({"filename": "a", "content": "x", "metadata": {spelling: time}});
+            let (code, message) = desk.err(&me(), "add_content", dated).await;
+            assert!(
+                code == -32602 && message.contains("uploaded_at must be a time"),
+                "{time}: {code} {message}"
+            );
+        }
+    }
+    assert!(desk.filenames(&me()).await.is_empty(), "nothing was written");
+}
+
+#[tokio::test]
 async fn only_the_alias_takes_a_text_without_a_name() {
     let desk = Desk::new();
     let added = desk.ok(&me(), "addContent", json!({"content": "x"})).await;

@@ -89,6 +89,31 @@ async fn a_small_session_is_not_starved_by_a_large_one() {
 }
 
 #[tokio::test]
+async fn a_search_that_may_miss_something_says_so() {
+    let desk = Desk::with_index_budget(20_000);
+    for name in ["qqq", "www", "zzz"] {
+        let words = ('a'..='z').flat_map(|one| ('a'..='z').map(move |two| format!("{name}{one}{two} ")));
+        desk.add(&me(), name, &words.collect::<String>()).await;
+    }
+    for (query, count) in [("qqqxy", 1), ("zzzxy", 1), ("turbine", 0)] {
+        let result = desk.result(&me(), "search_content", json!({"query": query})).await;
+        let (found, text) = (&result["structuredContent"], result["content"][0]["text"].as_str().unwrap());
+        assert_eq!(found["count"], json!(count), "{found}");
+        let note = found["note"].as_str().unwrap();
+        assert!(note.contains("the words of 2 of its 3 texts") && text.ends_with(note), "{query}: {text}");
+    }
+    let others = desk.ok(&cx("other"), "search_content", json!({"query": "x"})).await;
+    assert_eq!(others.get("note"), None, "another session has room");
+    let listed = desk.ok(&me(), "list_contents", json!({})).await;
+    for newest in [0, 1] {
+        desk.ok(&me(), "delete_content", json!({"content_id": listed["contents"][newest]["contentId"]}))
+            .await;
+    }
+    let whole = desk.ok(&me(), "search_content", json!({"query": "qqqxy"})).await;
+    assert_eq!(whole.get("note"), None, "nothing is left out any more");
+}
+
+#[tokio::test]
 async fn a_search_sees_what_was_added_and_removed_before_it() {
     let desk = Desk::new();
     let mut ids = Vec::new();

@@ -231,6 +231,22 @@ async fn what_changed_for_one_principal_costs_others_nothing() {
     }
 }
 
+#[tokio::test]
+async fn resources_of_their_own_that_change_have_no_view_built_anew() {
+    let (fake, member) = quick("up");
+    let catalog = catalog(vec![member], Config::default());
+    let first = view(&catalog).await;
+    for audience in [Audience::Principal(Principal::local()), Audience::Everybody] {
+        let change = Change::OwnResources;
+        catalog.changed(&Announcement { change, audience: audience.clone() });
+        assert!(Arc::ptr_eq(&first, &view(&catalog).await), "{audience:?}");
+    }
+    assert_eq!(fake.asked(), 1);
+    let audience = Audience::Principal(Principal::local());
+    catalog.changed(&Announcement { change: Change::Resources, audience });
+    assert!(!Arc::ptr_eq(&first, &view(&catalog).await), "what all are offered is looked at again");
+}
+
 fn session_of(principal: &Principal) -> Audience {
     Audience::Session(SessionKey { principal: principal.clone(), session: "s".into() })
 }
