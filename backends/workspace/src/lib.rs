@@ -102,6 +102,11 @@ impl Site {
         tokio::task::spawn_blocking(move || rooms.look(&session)).await.map_err(io::Error::other)?
     }
 
+    /// The names of the sessions in which a command runs: their time is not up, however long nobody asks.
+    pub fn busy(&self) -> Vec<Arc<str>> {
+        self.processes.busy()
+    }
+
     /// Forgets processes that have ended long ago, removes directories that nobody has used for `retention`, and what dead
     /// gateways left. What runs is never touched. Blocks on the file system.
     pub fn sweep(&self, retention: Duration) {

@@ -223,8 +223,12 @@ impl Lasting {
             member(config, Playbook::new(stores(), clock(), playbook), NoResources),
             member(config, Ui::new(state(), clock()), NoResources),
             member(config, content.clone(), content),
-            member(config, workspace, files)
-                .map(|member| member.with_callers(workspace::callers(&config.backends.workspace))),
+            // A command is not ended by the time its session is idle, only by its session's end.
+            member(config, workspace, files).map(|member| {
+                let site = Arc::clone(&self.site);
+                let callers = workspace::callers(&config.backends.workspace);
+                member.with_callers(callers).with_busy(Arc::new(move || site.busy()))
+            }),
         ]
     }
 

@@ -167,6 +167,14 @@ impl Processes {
         self.lock().get(session).into_iter().flatten().rev().cloned().collect()
     }
 
+    /// The names of the sessions in which something runs.
+    pub(crate) fn busy(&self) -> Vec<Arc<str>> {
+        let sessions = self.lock();
+        let runs = |processes: &[Arc<Process>]| processes.iter().any(|process| !process.is_over());
+        let busy = sessions.iter().filter(|(_, processes)| runs(processes));
+        busy.map(|(key, _)| Arc::clone(&key.session)).collect()
+    }
+
     /// Ends every process of `session` and forgets them.
     pub(crate) async fn end(&self, session: &SessionKey) {
         let processes = self.lock().remove(session).unwrap_or_default();
