@@ -252,6 +252,10 @@ async fn an_edit_that_takes_long_keeps_other_sessions_from_nothing() {
     };
     assert_eq!(written["isError"], json!(false), "{written}");
     assert!(!desk.at("a").exists());
+    // Who only looks waits for no edit, not even in the same session.
+    for (tool, arguments) in [("list_directory", json!({})), ("grep", json!({"pattern": ".", "path": "."}))] {
+        desk.ok(tool, arguments).await;
+    }
     release.0.send(()).unwrap();
     editing.await.unwrap();
     own.await.unwrap();
