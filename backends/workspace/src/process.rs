@@ -5,7 +5,6 @@ mod error;
 mod output;
 mod registry;
 mod run;
-mod spool;
 mod tools;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
@@ -24,10 +23,12 @@ use tokio::{
 use self::{
     error::Error,
     output::{End, Lines, Source},
-    registry::Order,
     run::{KillOnDrop, Process, Status},
 };
-pub(crate) use self::{registry::Processes, spool::Spool, tools::all as specs};
+pub(crate) use self::{
+    registry::{Order, Processes},
+    tools::all as specs,
+};
 use crate::{Options, Site};
 
 /// How long a command that is not waited for is watched in case it fails at once.
@@ -155,9 +156,8 @@ async fn execute(
         }
         (_, wall) => wall,
     };
-    let session = cx.session_key();
-    let room = site.room(&session).await.map_err(Error::NoRoom)?;
-    let order = Order { session, command: args.command, wall, room, options };
+    let room = site.room(cx).await.map_err(Error::NoRoom)?;
+    let order = Order { session: cx.session_key(), command: args.command, wall, room, options };
     let process = site.processes.start(order).await?;
     match mode {
         RunMode::Sync => wait(process, &cx.peer).await,
@@ -255,13 +255,6 @@ async fn lines(process: &Arc<Process>, source: Source, end: End, count: usize) -
 
 fn count_of(asked: Option<Whole>, usual: usize) -> usize {
     asked.map_or(usual, |Whole(count)| usize::try_from(count).unwrap_or(1).clamp(1, SHOWN))
-}
-
-/// 128 bits that nobody can guess.
-fn random_name() -> String {
-    let mut bytes = [0; 16];
-    aws_lc_rs::rand::fill(&mut bytes).expect("the system has randomness");
-    format!("{:032x}", u128::from_be_bytes(bytes))
 }
 
 #[cfg(test)]

@@ -244,7 +244,8 @@ async fn a_file_is_imported_from_a_directory_that_is_open_for_that() -> Result<(
     let arguments = json!({"src_abs_path": open.path().join("data"), "dest_rel_path": "new/copy.bin"});
     let imported = client.call("import_file", arguments).await?;
     assert_eq!(imported["structuredContent"]["size"], 6, "{imported}");
-    let read = client.request("resources/read", &json!({"uri": "workspace:///new/copy.bin"})).await?.result()?;
+    let read =
+        client.request("resources/read", &json!({"uri": "workspace:///new/copy.bin"})).await?.result()?;
     assert_eq!(read["contents"][0]["blob"], "/yBkYXRh");
     let elsewhere = json!({"src_abs_path": "/etc/hostname", "dest_rel_path": "x"});
     let refused = client.call("import_file", elsewhere).await?;

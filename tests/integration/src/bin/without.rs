@@ -21,7 +21,8 @@ fn main() -> Result<()> {
     };
     let refused = SeccompAction::Errno(error.unsigned_abs());
     let rules: BTreeMap<_, _> = calls.iter().map(|call| (*call, Vec::new())).collect();
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, std::env::consts::ARCH.try_into()?)?;
+    let filter =
+        SeccompFilter::new(rules, SeccompAction::Allow, refused, std::env::consts::ARCH.try_into()?)?;
     apply_filter(&BpfProgram::try_from(filter)?)?;
     let gateway = std::env::current_exe()?.parent().context("it lies in a directory")?.join("moongate");
     let error = Command::new(gateway).args(std::env::args_os().skip(1)).env_remove(WITHOUT).exec();
