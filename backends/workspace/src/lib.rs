@@ -6,7 +6,7 @@
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use moongate_core::{
-    Builtin, CallError, Changes, Clock, Context, Raw, SessionKey,
+    Builtin, CallError, Changes, Clock, Context, Kind, Principal, Raw, SessionKey,
     builtin::{ToolError, ToolOutput, ToolSpec},
     task::Group,
 };
@@ -14,27 +14,31 @@ use moongate_launch::{Limits, Network};
 use tracing::warn;
 
 pub mod files;
+mod instance;
 mod process;
 pub mod resources;
 pub mod room;
+pub mod tenants;
 
 use files::{FileOptions, Files};
-use process::{Processes, Spool};
+use process::Processes;
 use resources::WorkspaceResources;
-use room::{Room, Rooms};
+use room::Room;
+use tenants::{Tenant, Tenants};
 
-/// Beside the rooms, whose names are never this.
-const OUTPUT: &str = "output";
+const NAME: &str = "workspace";
 /// How long sessions and processes have to end when everything does: their grace, and time to kill and to remove. The
 /// gateway promises to end within five seconds.
 const LAST_ENDS: Duration = Duration::from_secs(4);
 /// How long tasks have to notice that everything is over.
 const LAST_TASKS: Duration = Duration::from_millis(250);
+/// How long the removal of rooms has then; what is left of it is done by whoever starts next.
+const LAST_ROOMS: Duration = Duration::from_millis(500);
 
 /// The directories of all sessions and the processes that run in them.
 #[derive(Debug)]
 pub struct Site {
-    rooms: Arc<Rooms>,
+    rooms: Arc<Tenants>,
     resources: WorkspaceResources,
     processes: Processes,
     clock: Clock,
@@ -73,15 +77,18 @@ pub struct Workspace {
     files: Files,
 }
 
+/// The workspace where it is switched off: it offers nothing, and hears of sessions that end.
+#[derive(Debug)]
+pub struct Closed(pub Arc<Site>);
+
 impl Site {
     /// A site below `root`, where nothing is made before it is needed. `launcher` is our own executable, whose `main` asks
     /// [`moongate_launch::launched`] first. Changes of watched files are told by `changes`.
     pub fn new(root: PathBuf, launcher: PathBuf, changes: Changes, clock: Clock) -> Self {
         let tasks = Group::new();
-        let spool = Spool::new(root.join(OUTPUT));
-        let rooms = Arc::new(Rooms::new(root, clock.clone()));
+        let rooms = Arc::new(Tenants::new(root, clock.clone()));
         let resources = WorkspaceResources::new(Arc::clone(&rooms), changes, tasks.clone());
-        let processes = Processes::new(spool, launcher, clock.clone(), tasks.clone());
+        let processes = Processes::new(&rooms, launcher, clock.clone(), tasks.clone());
         Self { rooms, resources, processes, clock, tasks, ends: Group::new() }
     }
 
@@ -90,20 +97,25 @@ impl Site {
         self.resources.with(options)
     }
 
-    /// The directory of a session, made now if it is not there.
-    async fn room(&self, session: &SessionKey) -> io::Result<Room> {
-        let (rooms, session) = (Arc::clone(&self.rooms), session.clone());
-        tokio::task::spawn_blocking(move || rooms.open(&session)).await.map_err(io::Error::other)?
+    /// The directory of a caller's session, made now if it is not there.
+    async fn room(&self, cx: &Context) -> io::Result<Room> {
+        let (rooms, tenant) = (Arc::clone(&self.rooms), Tenant::of(cx));
+        tokio::task::spawn_blocking(move || rooms.open(&tenant)).await.map_err(io::Error::other)?
     }
 
-    /// The directory of a session to look into, without making it.
-    async fn look(&self, session: &SessionKey) -> io::Result<Room> {
-        let (rooms, session) = (Arc::clone(&self.rooms), session.clone());
-        tokio::task::spawn_blocking(move || rooms.look(&session)).await.map_err(io::Error::other)?
+    /// The directory of a caller's session to look into, without making it.
+    async fn look(&self, cx: &Context) -> io::Result<Room> {
+        let (rooms, tenant) = (Arc::clone(&self.rooms), Tenant::of(cx));
+        tokio::task::spawn_blocking(move || rooms.look(&tenant)).await.map_err(io::Error::other)?
+    }
+
+    /// The names of the sessions in which a command runs: their time is not up, however long nobody asks.
+    pub fn busy(&self) -> Vec<Arc<str>> {
+        self.processes.busy()
     }
 
     /// Forgets processes that have ended long ago, removes directories that nobody has used for `retention`, and what dead
-    /// gateways left. What runs is never touched. Blocks on the file system.
+    /// gateways left. What runs here or elsewhere is never touched. Blocks on the file system.
     pub fn sweep(&self, retention: Duration) {
         self.processes.sweep();
         if let Err(error) = self.rooms.sweep(retention) {
@@ -111,19 +123,39 @@ impl Site {
         }
     }
 
-    /// Has every process ended, because nobody can reach them any more.
-    pub fn vacate(self: &Arc<Self>) {
-        let site = Arc::clone(self);
-        self.ends.spawn(async move { site.processes.end_all().await });
+    /// Lets only those work here whom `admits` names, from now on, and has the processes of all others ended: nobody can
+    /// reach them any more.
+    pub fn admit(self: &Arc<Self>, admits: impl Fn(&Principal) -> bool + Send + Sync + 'static) {
+        let unreachable = self.processes.admit(admits);
+        self.ends.spawn(unreachable.end());
     }
 
-    /// Ends every process, for good, and waits for sessions that are about to end. Takes less than five seconds; what is
-    /// left then is killed.
+    /// Ends the processes of a transport session that is over, then removes its directory.
+    fn session_ended(self: &Arc<Self>, session: &SessionKey) {
+        self.resources.session_ended(session);
+        // Before anything is removed: see there.
+        self.rooms.end(session);
+        let (site, session) = (Arc::clone(self), session.clone());
+        self.ends.spawn(async move {
+            site.processes.end(&session).await;
+            let removed = tokio::task::spawn_blocking(move || site.rooms.remove(&session)).await;
+            if let Ok(Err(error)) = removed {
+                warn!(%error, "the directory of a session that is over stays for now");
+            }
+        });
+    }
+
+    /// Ends every process, for good, waits for sessions that are about to end, and removes the directories of those that
+    /// end with this gateway. Takes less than five seconds; what is left then is killed.
     pub async fn close(&self) {
         let ends = async { tokio::join!(self.processes.end_all(), self.ends.settle(LAST_ENDS)) };
         drop(tokio::time::timeout(LAST_ENDS, ends).await);
         tokio::join!(self.ends.shut_down(LAST_TASKS), self.tasks.shut_down(LAST_TASKS));
-        self.processes.close();
+        let rooms = Arc::clone(&self.rooms);
+        let removed = tokio::task::spawn_blocking(move || rooms.close());
+        if let Ok(Ok(Err(error))) = tokio::time::timeout(LAST_ROOMS, removed).await {
+            warn!(%error, "directories of sessions that are over stay for now");
+        }
     }
 }
 
@@ -137,7 +169,7 @@ impl Workspace {
 
 impl Builtin for Workspace {
     fn name(&self) -> &'static str {
-        "workspace"
+        NAME
     }
 
     fn tools(&self) -> Vec<ToolSpec> {
@@ -148,23 +180,41 @@ impl Builtin for Workspace {
         if let Some(called) = process::call(&self.site, &self.options, tool, &arguments, cx).await {
             return called;
         }
-        let session = cx.session_key();
-        let room =
-            if Files::makes(tool) { self.site.room(&session).await } else { self.site.look(&session).await };
+        let room = if Files::makes(tool) { self.site.room(cx).await } else { self.site.look(cx).await };
         let room = room.map_err(|error| CallError::internal("The workspace cannot be opened", error))?;
         self.files.call(tool, &arguments, &room).await
     }
 
-    /// Ends its processes, then removes its directory.
     fn session_ended(&self, session: &SessionKey) {
-        self.site.resources.session_ended(session);
-        let (site, session) = (Arc::clone(&self.site), session.clone());
-        self.site.ends.spawn(async move {
-            site.processes.end(&session).await;
-            let removed = tokio::task::spawn_blocking(move || site.rooms.remove(&session)).await;
-            if let Ok(Err(error)) = removed {
-                warn!(%error, "the directory of a session that is over stays for now");
-            }
-        });
+        self.site.session_ended(session);
     }
 }
+
+impl Builtin for Closed {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn tools(&self) -> Vec<ToolSpec> {
+        Vec::new()
+    }
+
+    async fn call_tool(&self, tool: &str, _arguments: Raw, _cx: &Context) -> Result<ToolOutput, ToolError> {
+        Err(CallError::client(Kind::Unknown, format!("Unknown tool: {tool}")).into())
+    }
+
+    // Its directory was made when the workspace was open.
+    fn session_ended(&self, session: &SessionKey) {
+        self.0.session_ended(session);
+    }
+}
+
+/// 128 bits that nobody can guess.
+fn random_name() -> String {
+    let mut bytes = [0; 16];
+    aws_lc_rs::rand::fill(&mut bytes).expect("the system has randomness");
+    format!("{:032x}", u128::from_be_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests;

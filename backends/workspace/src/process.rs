@@ -5,30 +5,36 @@ mod error;
 mod output;
 mod registry;
 mod run;
-mod spool;
 mod tools;
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use moongate_core::{
-    Context, Raw,
+    Context, Peer, Raw,
     arguments::{Whole, parse},
     builtin::{ToolError, ToolOutput},
 };
 use serde::Deserialize;
-use tokio::{task::spawn_blocking, time::timeout};
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, interval_at, timeout},
+};
 
 use self::{
     error::Error,
     output::{End, Lines, Source},
-    registry::Order,
     run::{KillOnDrop, Process, Status},
 };
-pub(crate) use self::{registry::Processes, spool::Spool, tools::all as specs};
+pub(crate) use self::{
+    registry::{Order, Processes},
+    tools::all as specs,
+};
 use crate::{Options, Site};
 
 /// How long a command that is not waited for is watched in case it fails at once.
 const FIRST_LOOK: Duration = Duration::from_millis(100);
+/// How often a caller who waits is told that the command runs.
+const TOLD_EVERY: Duration = Duration::from_secs(5);
 /// Lines of each stream in the answer of a command that was waited for.
 const SHOWN: usize = 100;
 /// Lines that a poll shows.
@@ -150,20 +156,22 @@ async fn execute(
         }
         (_, wall) => wall,
     };
-    let session = cx.session_key();
-    let room = site.room(&session).await.map_err(Error::NoRoom)?;
-    let order = Order { session, command: args.command, wall, room, options };
+    let room = site.room(cx).await.map_err(Error::NoRoom)?;
+    let order = Order { session: cx.session_key(), command: args.command, wall, room, options };
     let process = site.processes.start(order).await?;
     match mode {
-        RunMode::Sync => wait(process).await,
+        RunMode::Sync => wait(process, &cx.peer).await,
         RunMode::Async => look(process).await,
     }
 }
 
-/// Waits for the end. Whoever stops waiting ends it.
-async fn wait(process: Arc<Process>) -> Result<ToolOutput, ToolError> {
+/// Waits for the end, and tells `peer` that it does. Whoever stops waiting ends it.
+async fn wait(process: Arc<Process>, peer: &Peer) -> Result<ToolOutput, ToolError> {
     let unattended = KillOnDrop(Arc::clone(&process));
-    let state = process.ended().await;
+    let state = tokio::select! {
+        state = process.ended() => state,
+        never = tell(&process, peer) => match never {},
+    };
     drop(unattended);
     if state.timed_out {
         let time = state.finished_at.and_then(|end| end.duration_since(process.started_at).ok());
@@ -173,6 +181,18 @@ async fn wait(process: Arc<Process>) -> Result<ToolOutput, ToolError> {
     let stdout = lines(&process, Source::Stdout, End::Tail, SHOWN).await?;
     let stderr = lines(&process, Source::Stderr, End::Tail, SHOWN).await?;
     Ok(answer::ended(&process, &stdout, &stderr))
+}
+
+/// Tells now and then that it runs; whether anybody wants to know is the peer's business. How far it is nobody knows.
+async fn tell(process: &Process, peer: &Peer) -> Infallible {
+    let begun = Instant::now();
+    let mut beat = interval_at(begun + TOLD_EVERY, TOLD_EVERY);
+    loop {
+        let time = beat.tick().await.duration_since(begun);
+        let (seconds, size) = (time.as_secs(), process.output.size());
+        let message = format!("running for {seconds} s, {size} bytes of output");
+        peer.progress(time.as_secs_f64(), None, Some(&message));
+    }
 }
 
 /// Waits just long enough to see whether it fails at once.
@@ -237,9 +257,5 @@ fn count_of(asked: Option<Whole>, usual: usize) -> usize {
     asked.map_or(usual, |Whole(count)| usize::try_from(count).unwrap_or(1).clamp(1, SHOWN))
 }
 
-/// 128 bits that nobody can guess.
-fn random_name() -> String {
-    let mut bytes = [0; 16];
-    aws_lc_rs::rand::fill(&mut bytes).expect("the system has randomness");
-    format!("{:032x}", u128::from_be_bytes(bytes))
-}
+#[cfg(test)]
+mod tests;

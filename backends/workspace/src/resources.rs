@@ -17,14 +17,15 @@ use moongate_core::{
 
 use crate::{
     files::{FileOptions, address, error::Error, file, path::RelativePath},
-    room::{Room, Rooms},
+    room::Room,
+    tenants::{Tenant, Tenants},
 };
 use watch::Watches;
 
 /// Reads and watches the files of rooms. Clones are the same.
 #[derive(Clone, Debug)]
 pub struct WorkspaceResources {
-    rooms: Arc<Rooms>,
+    rooms: Arc<Tenants>,
     max_file_size: u64,
     watches: Arc<Watches>,
     tasks: Group,
@@ -32,7 +33,7 @@ pub struct WorkspaceResources {
 
 impl WorkspaceResources {
     /// Resources of `rooms`. Changes of watched files are told by `changes`, from a task of `tasks`.
-    pub fn new(rooms: Arc<Rooms>, changes: Changes, tasks: Group) -> Self {
+    pub fn new(rooms: Arc<Tenants>, changes: Changes, tasks: Group) -> Self {
         let watches = Arc::new(Watches::new(changes));
         Self { rooms, max_file_size: FileOptions::default().max_file_size, watches, tasks }
     }
@@ -56,13 +57,13 @@ impl WorkspaceResources {
         &self,
         uri: &str,
         cx: &Context,
-        open: fn(&Rooms, &SessionKey) -> io::Result<Room>,
+        open: fn(&Tenants, &Tenant) -> io::Result<Room>,
         work: impl FnOnce(Room, RelativePath) -> Result<T, CallError> + Send + 'static,
     ) -> Result<T, CallError> {
         let path = address::path(uri).ok_or_else(|| CallError::unknown_resource(uri))?;
-        let (rooms, session) = (Arc::clone(&self.rooms), cx.session_key());
+        let (rooms, tenant) = (Arc::clone(&self.rooms), Tenant::of(cx));
         let done = tokio::task::spawn_blocking(move || {
-            let room = open(&rooms, &session);
+            let room = open(&rooms, &tenant);
             work(room.map_err(|error| CallError::internal("The workspace cannot be opened", error))?, path)
         });
         done.await.unwrap_or_else(|error| Err(CallError::internal("The workspace broke off", error)))
@@ -94,14 +95,14 @@ impl Resources for WorkspaceResources {
             Ok(contents) => Ok(vec![resource(uri, &path, contents)]),
             Err(error) => Err(refusal(&uri, error)),
         };
-        self.with_file(&address, cx, Rooms::look, work).await
+        self.with_file(&address, cx, Tenants::look, work).await
     }
 
     async fn subscribe(&self, uri: &str, cx: &Context) -> Result<(), CallError> {
         self.watches.start(&self.tasks);
         let (watches, session, address) = (Arc::clone(&self.watches), cx.session_key(), Arc::from(uri));
         let add = move |room, path| Added::new(watches, session, address, room, path);
-        self.with_file(uri, cx, Rooms::open, add).await.map(Added::keep)
+        self.with_file(uri, cx, Tenants::open, add).await.map(Added::keep)
     }
 
     async fn unsubscribe(&self, uri: &str, cx: &Context) -> Result<(), CallError> {

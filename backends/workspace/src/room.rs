@@ -126,13 +126,26 @@ impl Rooms {
         Room(Arc::new(Open { path, directory, edits }))
     }
 
-    /// Removes the room of `session`, for good, also while it is in use: its session is over.
-    pub fn remove(&self, session: &SessionKey) -> io::Result<()> {
+    /// Removes the rooms of these names, for good, also while they are in use: their sessions are over. All of them are set
+    /// aside before the first is emptied, so that whoever comes later finds none, however long that takes.
+    pub(crate) fn remove_named(&self, names: &[String]) -> io::Result<()> {
         let Some(root) = there(self.open_root())? else { return Ok(()) };
-        match there(self.set_aside(&root, &root, name(session)))? {
-            Some(gone) => self.clear(&root, gone),
-            None => Ok(()),
+        let mut outcome = Ok(());
+        let mut gone = Vec::new();
+        for name in names {
+            match there(self.set_aside(&root, &root, name.as_str())) {
+                Ok(aside) => gone.extend(aside),
+                Err(error) => outcome = outcome.and(Err(error)),
+            }
         }
+        gone.into_iter().fold(outcome, |outcome, gone| outcome.and(self.clear(&root, gone)))
+    }
+
+    /// Takes the room of this name out of everybody's way; the next sweep removes it.
+    pub(crate) fn set_aside_named(&self, name: &str) -> io::Result<()> {
+        let Some(root) = there(self.open_root())? else { return Ok(()) };
+        // Whatever else it may be called, it is none of ours.
+        if is_room(name) { there(self.set_aside(&root, &root, name)).map(drop) } else { Ok(()) }
     }
 
     /// Removes the rooms that nobody has opened for `retention` and nobody holds, and what earlier removals left. Says how
@@ -327,7 +340,7 @@ fn is_same(one: &Stat, other: &Stat) -> bool {
 }
 
 /// The digest of a session's owner and name, each with its length before it, in hexadecimal.
-fn name(session: &SessionKey) -> String {
+pub(crate) fn name(session: &SessionKey) -> String {
     let mut digest = Context::new(&SHA256);
     for part in [session.principal.as_str(), &session.session] {
         digest.update(&(part.len() as u64).to_be_bytes());

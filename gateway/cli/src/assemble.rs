@@ -17,9 +17,9 @@ use moongate_backend_content::{Content, ContentLimits, ContentOptions};
 use moongate_backend_planning::Planning;
 use moongate_backend_playbook::{Playbook, PlaybookOptions};
 use moongate_backend_ui::Ui;
-use moongate_backend_workspace::{Site, Workspace};
+use moongate_backend_workspace::{Closed, Site, Workspace};
 use moongate_config::{Config, Durability, Eviction, RootKey};
-use moongate_core::{Builtin, Changes, Clock, Resources};
+use moongate_core::{Builtin, Changes, Clock, Principal, Resources};
 use moongate_proxy::{
     Catalog, Gateway, Member, Parts, Snapshot,
     gateway::{Announced, StateHandle},
@@ -141,11 +141,12 @@ impl Assembly {
             self.flood.set(limit);
         }
         plan.reconfigure();
-        let workspace = snapshot.config.backends.workspace.backend.enabled;
+        let workspace = &snapshot.config.backends.workspace;
+        let callers = workspace.backend.enabled.then(|| workspace::callers(workspace));
         self.gateway.reload(snapshot);
-        if !workspace {
-            self.parts.site.vacate();
-        }
+        let admits =
+            move |principal: &Principal| callers.as_ref().is_some_and(|callers| callers.include(principal));
+        self.parts.site.admit(admits);
         // After the calls that enter from now on know the new ones.
         self.parts.upstreams.adopt(plan);
         Ok(())
@@ -223,9 +224,22 @@ impl Lasting {
             member(config, Playbook::new(stores(), clock(), playbook), NoResources),
             member(config, Ui::new(state(), clock()), NoResources),
             member(config, content.clone(), content),
+            // A command is not ended by the time its session is idle, only by its session's end.
             member(config, workspace, files)
-                .map(|member| member.with_callers(workspace::callers(&config.backends.workspace))),
+                .map(|member| {
+                    let site = Arc::clone(&self.site);
+                    let callers = workspace::callers(&config.backends.workspace);
+                    member.with_callers(callers).with_busy(Arc::new(move || site.busy()))
+                })
+                .or_else(|| Some(self.closed_workspace())),
         ]
+    }
+
+    /// In place of a workspace that is switched off, so that sessions that used it still take everything along.
+    fn closed_workspace(&self) -> Member {
+        let closed = Closed(Arc::clone(&self.site));
+        let (name, backend) = (closed.name(), BuiltinBackend::new(closed, ToolErrors::Result));
+        Member::builtin(name, Arc::new(backend))
     }
 
     fn current_token(&self) -> Arc<TokenFile> {

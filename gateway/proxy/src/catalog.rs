@@ -242,6 +242,11 @@ impl Catalog {
         }
     }
 
+    /// The sessions that some backend does something for, although none of their calls runs.
+    pub fn busy(&self) -> Vec<Arc<str>> {
+        self.members.iter().filter_map(|member| member.busy.as_ref()).flat_map(|busy| busy()).collect()
+    }
+
     /// Tells every backend that a session is over.
     pub fn session_ended(&self, session: &SessionKey) {
         for member in &self.members {

@@ -1,8 +1,11 @@
 //! Backends that do as a test says, and a gateway around them.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use moongate_config::Config;
@@ -16,7 +19,7 @@ use moongate_security::{
     keyring::Keyring,
     policy::Rules,
 };
-use moongate_storage::{MemoryOptions, MemoryState};
+use moongate_storage::{MemoryOptions, MemoryState, SessionRecord};
 use moongate_telemetry::{Metrics, Transport};
 use moongate_wire::Version;
 use serde_json::{Value, json};
@@ -212,6 +215,20 @@ pub(crate) fn gateway(catalog: Catalog, config: Config) -> Arc<Gateway> {
         clock: Clock::system(),
         announced: Announced::new(),
     })
+}
+
+/// A legacy session of the local user.
+pub(crate) fn record() -> SessionRecord {
+    SessionRecord {
+        layout: SessionRecord::LAYOUT,
+        principal: Principal::local().to_string(),
+        path: String::new(),
+        version: Version::V2025_11_25,
+        capabilities: Raw::empty_object(),
+        info: None,
+        log_level: None,
+        subscriptions: BTreeMap::new(),
+    }
 }
 
 pub(crate) async fn caller(gateway: &Gateway, version: Version) -> Caller {

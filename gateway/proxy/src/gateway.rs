@@ -260,7 +260,8 @@ impl Gateway {
                 () = self.reloaded.notified() => continue,
             }
             // What is in use must not look idle, so it is touched first.
-            let swept = match self.state.0.touch(&self.sessions.in_use()).await {
+            let used = [self.sessions.in_use(), self.snapshot().catalog.busy()].concat();
+            let swept = match self.state.0.touch(&used).await {
                 Ok(()) => self.state.0.sweep().await,
                 Err(error) => Err(error),
             };
@@ -333,4 +334,34 @@ pub(crate) fn random_id() -> uuid::Uuid {
     let mut bytes = [0; 16];
     aws_lc_rs::rand::fill(&mut bytes).expect("the system's random source works");
     uuid::Builder::from_random_bytes(bytes).into_uuid()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Member,
+        fake::{Fake, catalog, gateway, record, tools},
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_that_a_member_is_busy_for_does_not_expire() {
+        let busy: Arc<Mutex<Vec<Arc<str>>>> = Arc::new(Mutex::new(vec!["busy".into()]));
+        let told = Arc::clone(&busy);
+        let member = Member::builtin("worker", Arc::new(Fake::new(tools(&[]))))
+            .with_busy(Arc::new(move || told.lock().unwrap().clone()));
+        let gateway = gateway(catalog(vec![member], Config::default()), Config::default());
+        for id in ["busy", "idle"] {
+            gateway.state().put(id, record()).await.unwrap();
+        }
+        let running = Group::new();
+        running.spawn(Arc::clone(&gateway).run());
+        let left = async || {
+            tokio::time::sleep(3 * gateway.snapshot().config.sessions.idle_timeout).await;
+            gateway.state().sessions().await.unwrap()
+        };
+        assert_eq!(left().await, 1);
+        busy.lock().unwrap().clear();
+        assert_eq!(left().await, 0, "it expires like any other once there is nothing to do");
+    }
 }

@@ -34,6 +34,8 @@ pub struct Member {
     pub condition: Option<Condition>,
     /// Tells whether it makes tasks for clients that know them, as far as is known.
     pub tasks: Option<OffersTasks>,
+    /// Tells which transport sessions it does something for that outlasts their calls.
+    pub busy: Option<Busy>,
 }
 
 /// Who may know of a member; to all others it does not exist.
@@ -73,6 +75,10 @@ pub type Condition = Arc<dyn Fn() -> &'static str + Send + Sync>;
 /// Tells whether a member is known to make tasks for clients that know them. Must not block.
 pub type OffersTasks = Arc<dyn Fn() -> bool + Send + Sync>;
 
+/// Tells the transport sessions that must not expire, because something a member does for them goes on. Asked once for each
+/// sweep; must not block. What is no session's id does no harm.
+pub type Busy = Arc<dyn Fn() -> Vec<Arc<str>> + Send + Sync>;
+
 impl Member {
     /// A backend of this process: bare names, and the same for every client.
     pub fn builtin(name: impl Into<Arc<str>>, backend: Arc<dyn Backend>) -> Self {
@@ -88,6 +94,7 @@ impl Member {
             is_upstream: false,
             condition: None,
             tasks: None,
+            busy: None,
         }
     }
 
@@ -137,6 +144,12 @@ impl Member {
     #[must_use]
     pub fn with_tasks(self, tasks: OffersTasks) -> Self {
         Self { tasks: Some(tasks), ..self }
+    }
+
+    /// The same, which may go on with something after the calls of a session.
+    #[must_use]
+    pub fn with_busy(self, busy: Busy) -> Self {
+        Self { busy: Some(busy), ..self }
     }
 
     /// Whether it is known to make tasks for clients that know them.

@@ -11,6 +11,12 @@ mod limits;
 #[path = "workspace/lives.rs"]
 mod lives;
 #[cfg(test)]
+#[path = "workspace/missing.rs"]
+mod missing;
+#[cfg(test)]
+#[path = "workspace/refusals.rs"]
+mod refusals;
+#[cfg(test)]
 #[path = "workspace/sessions.rs"]
 mod sessions;
 #[cfg(test)]

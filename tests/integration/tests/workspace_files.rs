@@ -234,31 +234,22 @@ async fn an_export_is_shown_on_a_page_and_read_by_its_address() -> Result<()> {
     Ok(())
 }
 
-/// The trap of tools that check some paths, or the path before it is resolved: each tool, each way out.
 #[tokio::test]
-async fn no_tool_takes_a_path_that_leads_out() -> Result<()> {
-    let gateway = Gateway::start("").await?;
+async fn a_file_is_imported_from_a_directory_that_is_open_for_that() -> Result<()> {
+    let open = tempfile::tempdir()?;
+    std::fs::write(open.path().join("data"), b"\xff data")?;
+    let roots = json!([open.path()]);
+    let gateway = Gateway::start(&format!("backends: {{workspace: {{import_roots: {roots}}}}}")).await?;
     let client = session(&gateway, "named");
-    let secret = gateway.home().path().join("secret");
-    std::fs::write(&secret, "secret")?;
-    let secret = secret.display().to_string();
-    let linked = client.call("execute_shell", json!({"command": format!("ln -s {secret} link")})).await?;
-    assert_eq!(linked["isError"], false, "{linked}");
-    for path in [secret.as_str(), "../secret", "link", "a/../../secret"] {
-        for (tool, arguments) in [
-            ("read_file", json!({"path": path})),
-            ("write_file", json!({"path": path, "content": "x"})),
-            ("write_file", json!({"path": path, "content": "x", "mode": "a"})),
-            ("replace_lines_in_file", json!({"path": path, "replacements": [{"start_line": 1}]})),
-            ("grep", json!({"path": path, "pattern": "secret"})),
-            ("export_file", json!({"path": path})),
-            ("export_zip", json!({"files": [path]})),
-        ] {
-            let result = client.call(tool, arguments).await?;
-            assert_eq!(result["isError"], true, "{tool} {path}: {result}");
-        }
-    }
-    assert_eq!(std::fs::read_to_string(&secret)?, "secret");
+    let arguments = json!({"src_abs_path": open.path().join("data"), "dest_rel_path": "new/copy.bin"});
+    let imported = client.call("import_file", arguments).await?;
+    assert_eq!(imported["structuredContent"]["size"], 6, "{imported}");
+    let read =
+        client.request("resources/read", &json!({"uri": "workspace:///new/copy.bin"})).await?.result()?;
+    assert_eq!(read["contents"][0]["blob"], "/yBkYXRh");
+    let elsewhere = json!({"src_abs_path": "/etc/hostname", "dest_rel_path": "x"});
+    let refused = client.call("import_file", elsewhere).await?;
+    assert_eq!(refused["structuredContent"]["error"]["code"], -32603, "{refused}");
     Ok(())
 }
 

@@ -24,8 +24,9 @@ pub(crate) const MAX_PACKED: usize = 1000;
 pub(crate) const MAX_PACKAGE_NAME: usize = 50;
 /// How many exports of one name a second may have.
 const MAX_SAME: u32 = 1000;
-/// Longer stems are cut, so that with time and ending they are names that a file system takes.
+/// Longer stems and endings are cut, so that together with a time they are names that a file system takes.
 const MAX_STEM: usize = 150;
+const MAX_ENDING: usize = 80;
 
 #[derive(Deserialize)]
 pub(crate) struct ExportFile {
@@ -113,10 +114,16 @@ pub(crate) fn zip(
 /// Adds a file, if the archive stays one that can be read: it is a file like any other.
 fn pack(root: &OwnedFd, path: &str, limit: u64, archive: &mut Archive) -> Result<(), Error> {
     let path = RelativePath::parse(path)?;
-    let contents = file::read(root, &path, limit)?;
-    if (archive.size_with(path.as_str()) + contents.len()) as u64 > limit {
-        return Err(Error::Invalid(format!("the archive would take more than {limit} bytes with it")));
+    if archive.has(path.as_str()) {
+        return Ok(());
     }
+    let too_large = || Error::TooLarge { path: format!("an archive with {}", path.as_str()), limit };
+    // No more is read than there is room for, however many files are named.
+    let left = limit.checked_sub(archive.size_with(path.as_str()) as u64).ok_or_else(too_large)?;
+    let contents = file::read(root, &path, left).map_err(|error| match error {
+        Error::TooLarge { .. } => too_large(),
+        error => error,
+    })?;
     archive.add(path.as_str(), &contents);
     Ok(())
 }
@@ -134,9 +141,9 @@ fn store(
         beneath::make_directories(root, Path::new(directory)).map_err(|error| Error::of(directory, error))?;
     let time =
         humantime::format_rfc3339_seconds(now).to_string().replace(['-', ':', 'Z'], "").replace('T', "_");
-    let cut = stem.floor_char_boundary(MAX_STEM);
-    let stem = stem.get(..cut).unwrap_or(stem);
-    let ending = if extension.is_empty() { String::new() } else { format!(".{extension}") };
+    let stem = start(stem, MAX_STEM);
+    let ending =
+        if extension.is_empty() { String::new() } else { format!(".{}", start(extension, MAX_ENDING)) };
     for same in 1..=MAX_SAME {
         let number = if same == 1 { String::new() } else { format!("_{same}") };
         let name = format!("{stem}_{time}{number}{ending}");
@@ -148,6 +155,11 @@ fn store(
         }
     }
     Err(Error::Denied(format!("{directory} has too many exports of this second. Try again")))
+}
+
+/// As much of `text` as `most` bytes hold.
+fn start(text: &str, most: usize) -> &str {
+    text.get(..text.floor_char_boundary(most)).unwrap_or(text)
 }
 
 impl Export<'_> {

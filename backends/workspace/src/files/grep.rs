@@ -69,7 +69,7 @@ struct Searching {
 pub(crate) fn grep(root: &OwnedFd, arguments: &Grep, limit: u64) -> Result<ToolOutput, Error> {
     let mut searching = Searching::new(arguments)?;
     let ended = match (&arguments.path, &arguments.input) {
-        (None, Some(input)) => searching.text(input.as_bytes(), None),
+        (None, Some(input)) => searching.text(input.as_bytes()),
         (Some(path), None) => searching.path(root, &RelativePath::parse(path)?, limit)?,
         _ => return Err(Error::Invalid("give either path or input".to_owned())),
     };
@@ -99,7 +99,7 @@ impl Searching {
     fn path(&mut self, root: &OwnedFd, path: &RelativePath, limit: u64) -> Result<ControlFlow<()>, Error> {
         match beneath::directory(root, path.as_path()) {
             Ok(directory) => Ok(self.directory(&directory, path, limit)),
-            Err(Errno::NOTDIR) => Ok(self.text(&file::read(root, path, limit)?, None)),
+            Err(Errno::NOTDIR) => Ok(self.text(&file::read(root, path, limit)?)),
             Err(error) => Err(Error::of(path.as_str(), error)),
         }
     }
@@ -107,30 +107,45 @@ impl Searching {
     fn directory(&mut self, directory: &OwnedFd, path: &RelativePath, limit: u64) -> ControlFlow<()> {
         let mut walk = Walk::new(MAX_DEPTH);
         let ended = walk.run(directory, &mut |step| {
+            // Before anything is opened: what is neither text nor readable takes time, too.
+            if Instant::now() > self.until {
+                return ControlFlow::Break(());
+            }
             if step.entry.kind != Kind::File {
                 return ControlFlow::Continue(());
             }
             let shown = path.join(step.path);
-            match file::read_entry(step.directory, &step.entry.name, shown.as_str(), limit) {
-                // What has a NUL is not text, and its lines help nobody.
-                Ok(contents) if contents.contains(&0) => ControlFlow::Continue(()),
-                Ok(contents) => self.text(&contents, Some(shown.as_path())),
-                Err(_) => {
-                    self.cut = true;
-                    ControlFlow::Continue(())
-                }
+            let read = file::read_entry(step.directory, &step.entry.name, shown.as_str(), limit);
+            let Ok(contents) = read else {
+                self.cut = true;
+                return ControlFlow::Continue(());
+            };
+            self.spend(contents.len())?;
+            // What has a NUL is not text, and its lines help nobody.
+            if contents.contains(&0) {
+                return ControlFlow::Continue(());
             }
+            self.lines(&contents, Some(shown.as_path()))
         });
         self.cut |= walk.cut;
         ended
     }
 
+    /// Searches all that there is to search.
+    fn text(&mut self, text: &[u8]) -> ControlFlow<()> {
+        self.spend(text.len())?;
+        self.lines(text, None)
+    }
+
+    /// Counts what was read, whatever it turns out to be, and breaks off when that is more than may be.
+    fn spend(&mut self, read: usize) -> ControlFlow<()> {
+        let Some(left) = self.left.checked_sub(read) else { return ControlFlow::Break(()) };
+        self.left = left;
+        ControlFlow::Continue(())
+    }
+
     /// Searches `text`, line by line, until a bound is reached.
-    fn text(&mut self, text: &[u8], path: Option<&Path>) -> ControlFlow<()> {
-        if text.len() > self.left {
-            return ControlFlow::Break(());
-        }
-        self.left -= text.len();
+    fn lines(&mut self, text: &[u8], path: Option<&Path>) -> ControlFlow<()> {
         for (index, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
             if Instant::now() > self.until {
                 return ControlFlow::Break(());
@@ -170,4 +185,26 @@ fn lines(matches: &[Match]) -> String {
         writeln!(out, "{path}{line}{}", found.text).expect("writing to a string cannot fail");
         out
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_search_whose_time_is_up_looks_at_nothing_more() {
+        let directory = tempfile::tempdir().unwrap();
+        // None of them has a line between which the time would be looked at.
+        fs::write(directory.path().join("binary"), "\0").unwrap();
+        fs::create_dir(directory.path().join("directory")).unwrap();
+        let opened = OwnedFd::from(fs::File::open(directory.path()).unwrap());
+        let arguments: Grep = serde_json::from_value(json!({"pattern": ".", "path": "."})).unwrap();
+        let mut searching = Searching::new(&arguments).unwrap();
+        let here = RelativePath::parse(".").unwrap();
+        assert!(searching.directory(&opened, &here, 10).is_continue());
+        searching.until = Instant::now() - Duration::from_secs(1);
+        assert!(searching.directory(&opened, &here, 10).is_break());
+    }
 }

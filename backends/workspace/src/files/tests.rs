@@ -252,6 +252,10 @@ async fn an_edit_that_takes_long_keeps_other_sessions_from_nothing() {
     };
     assert_eq!(written["isError"], json!(false), "{written}");
     assert!(!desk.at("a").exists());
+    // Who only looks waits for no edit, not even in the same session.
+    for (tool, arguments) in [("list_directory", json!({})), ("grep", json!({"pattern": ".", "path": "."}))] {
+        desk.ok(tool, arguments).await;
+    }
     release.0.send(()).unwrap();
     editing.await.unwrap();
     own.await.unwrap();
@@ -354,6 +358,48 @@ async fn a_sparse_gigabyte_is_refused_unread() {
     let found = desk.ok("grep", json!({"pattern": ".", "path": "."})).await;
     assert_eq!((&found["total"], &found["truncated"]), (&json!(0), &json!(true)));
     assert_eq!(desk.at("huge").metadata().unwrap().len(), 1 << 30);
+}
+
+/// What the calling thread has read so far, in bytes.
+#[cfg(target_os = "linux")]
+fn bytes_read() -> u64 {
+    let told = fs::read_to_string("/proc/thread-self/io").unwrap();
+    told.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_archive_reads_no_more_than_it_may_hold() {
+    let desk = Desk::new();
+    let names: Vec<_> = (0..50).map(|number| number.to_string()).collect();
+    for name in &names {
+        fs::File::create(desk.at(name)).unwrap().set_len(LIMIT - 200).unwrap();
+    }
+    // Each of them would do alone, and so would the first, again and again.
+    let files = names.iter().chain([&names[0]; 50]).collect::<Vec<_>>();
+    let arguments = serde_json::from_value(json!({"files": files})).unwrap();
+    let before = bytes_read();
+    let told = export::zip(desk.room.directory(), &arguments, LIMIT, std::time::UNIX_EPOCH).unwrap();
+    let read = bytes_read() - before;
+    assert!(read < 2 * LIMIT, "{read} bytes were read");
+    let told: Value = told.into_result().parse().unwrap();
+    assert_eq!(told["structuredContent"]["file_count"], json!(1));
+    assert_eq!(told["structuredContent"]["skipped"].as_array().unwrap().len(), 49);
+}
+
+/// 64 MiB of them are as many as a search reads.
+#[tokio::test]
+async fn files_that_are_no_text_count_as_read() {
+    let desk = Desk::new();
+    for number in 0..64 * 1024 * 1024 / LIMIT {
+        fs::File::create(desk.at(number.to_string())).unwrap().set_len(LIMIT).unwrap();
+    }
+    desk.put("z", "needle");
+    let found = desk.ok("grep", json!({"pattern": "needle", "path": "."})).await;
+    assert_eq!((&found["total"], &found["truncated"]), (&json!(0), &json!(true)));
+    fs::remove_file(desk.at("0")).unwrap();
+    let found = desk.ok("grep", json!({"pattern": "needle", "path": "."})).await;
+    assert_eq!((&found["total"], &found["truncated"]), (&json!(1), &json!(false)));
 }
 
 #[tokio::test]
@@ -740,12 +786,13 @@ async fn an_exported_file_is_copied_dated_and_shown() {
 async fn names_of_exports_stay_names() {
     let desk = Desk::new();
     let long = format!("{}.txt", "é".repeat(120));
-    for path in [".hidden", "no-ending", "<img src=x>.html", &*long] {
+    let ending = format!("a.{}", "é".repeat(120));
+    for path in [".hidden", "no-ending", "<img src=x>.html", &*long, &*ending] {
         desk.put(path, "x");
         let told = desk.ok("export_file", json!({"path": path})).await;
         assert_eq!(desk.read(told["download_path"].as_str().unwrap()), "x");
     }
-    assert_eq!(fs::read_dir(desk.at("exports/files")).unwrap().count(), 4);
+    assert_eq!(fs::read_dir(desk.at("exports/files")).unwrap().count(), 5);
 }
 
 #[tokio::test]

@@ -41,6 +41,10 @@ impl Archive {
         put(&mut self.directory, &[b"PK\x01\x02", &versions, &entry, &place, name.as_bytes()]);
     }
 
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.names.contains(name)
+    }
+
     pub(crate) fn files(&self) -> usize {
         self.names.len()
     }

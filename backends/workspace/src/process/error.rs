@@ -27,6 +27,10 @@ pub(crate) enum Error {
          terminate_process"
     )]
     TooMany(usize),
+    #[error("The session is over")]
+    Over,
+    #[error("The workspace is not open to this caller any more")]
+    NotAdmitted,
     #[error("Too many processes are running in this gateway. Try again later")]
     Crowded,
     #[error(
@@ -50,6 +54,8 @@ impl From<Error> for ToolError {
             }
             Error::NotYours
             | Error::TooMany(_)
+            | Error::Over
+            | Error::NotAdmitted
             | Error::Crowded
             | Error::TimedOut(_)
             | Error::NotStarted(_)

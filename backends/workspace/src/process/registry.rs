@@ -5,7 +5,7 @@
 
 use std::{
     collections::HashMap,
-    io,
+    fmt, io,
     path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use moongate_core::{Clock, SessionKey, task::Group};
+use moongate_core::{Clock, Principal, SessionKey, task::Group};
 use moongate_launch::{Confinement, Input, Launch, Report};
 use tokio::task::spawn_blocking;
 use tracing::{info, warn};
@@ -22,10 +22,14 @@ use tracing::{info, warn};
 use super::{
     error::Error,
     output::Output,
-    run::{self, Bounds, GRACE, Process},
-    spool::Spool,
+    run::{self, Bounds, GRACE, Process, State, Status},
 };
-use crate::{Options, room::Room};
+use crate::{
+    Options,
+    instance::Instances,
+    room::Room,
+    tenants::{Ended, Tenants},
+};
 
 /// How long a process is remembered after its end.
 const REMEMBERED: Duration = Duration::from_hours(24);
@@ -51,7 +55,11 @@ type Sessions = HashMap<SessionKey, Vec<Arc<Process>>>;
 #[derive(Debug)]
 pub(crate) struct Processes {
     sessions: Mutex<Sessions>,
-    spool: Arc<Spool>,
+    /// What may not start is decided by these two with the sessions locked. Whoever changes one of them looks at the
+    /// sessions afterwards: so nothing starts unseen.
+    ended: Arc<Ended>,
+    admits: Mutex<Admits>,
+    instances: Arc<Instances>,
     /// This program, which starts commands so that none outlives it.
     launcher: PathBuf,
     clock: Clock,
@@ -59,6 +67,14 @@ pub(crate) struct Processes {
     /// It was said once that confinement is not complete here.
     warned: AtomicBool,
 }
+
+/// Who may have processes.
+struct Admits(Box<dyn Fn(&Principal) -> bool + Send + Sync>);
+
+/// Processes that are no longer to be found and still run.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct Forgotten(Vec<Arc<Process>>);
 
 /// What is to be run.
 #[derive(Debug)]
@@ -72,10 +88,17 @@ pub(crate) struct Order<'a> {
 }
 
 impl Processes {
-    pub(crate) fn new(spool: Spool, launcher: PathBuf, clock: Clock, tasks: Group) -> Self {
-        let (sessions, warned) = (Mutex::default(), AtomicBool::new(false));
-        let spool = Arc::new(spool);
-        Self { sessions, spool, launcher, clock, tasks, warned }
+    pub(crate) fn new(rooms: &Tenants, launcher: PathBuf, clock: Clock, tasks: Group) -> Self {
+        Self {
+            sessions: Mutex::default(),
+            ended: Arc::clone(rooms.ended()),
+            admits: Mutex::new(Admits(Box::new(|_| true))),
+            instances: Arc::clone(rooms.instances()),
+            launcher,
+            clock,
+            tasks,
+            warned: AtomicBool::new(false),
+        }
     }
 
     /// Starts a command in the directory of its session.
@@ -87,7 +110,7 @@ impl Processes {
             return Err(Error::Null);
         }
         let Order { session, command, wall, room, options } = order;
-        let id = super::random_name();
+        let id = crate::random_name();
         let output = self.output(&id, &room).await.map_err(Error::NoOutput)?;
         let process = Arc::new(Process::new(id, session, command, output, self.clock.now()));
         let place = Place::take(self, Arc::clone(&process), options.running)?;
@@ -102,13 +125,14 @@ impl Processes {
 
     /// Makes the directories for a process.
     async fn output(&self, id: &str, room: &Room) -> io::Result<Output> {
-        let (spool, id, temporary) = (Arc::clone(&self.spool), id.to_owned(), room.path().join(TEMPORARY));
+        let (instances, id, temporary) =
+            (Arc::clone(&self.instances), id.to_owned(), room.path().join(TEMPORARY));
         let made = spawn_blocking(move || {
             match std::fs::create_dir(temporary) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
                 _ => {}
             }
-            spool.open()?.directory(&id).map(Output::new)
+            instances.open()?.directory(&id).map(Output::new)
         });
         made.await.map_err(io::Error::other)?
     }
@@ -167,25 +191,36 @@ impl Processes {
         self.lock().get(session).into_iter().flatten().rev().cloned().collect()
     }
 
+    /// The names of the sessions in which something runs.
+    pub(crate) fn busy(&self) -> Vec<Arc<str>> {
+        let sessions = self.lock();
+        let runs = |processes: &[Arc<Process>]| processes.iter().any(|process| !process.is_over());
+        let busy = sessions.iter().filter(|(_, processes)| runs(processes));
+        busy.map(|(key, _)| Arc::clone(&key.session)).collect()
+    }
+
     /// Ends every process of `session` and forgets them.
     pub(crate) async fn end(&self, session: &SessionKey) {
         let processes = self.lock().remove(session).unwrap_or_default();
-        end(processes).await;
+        Forgotten(processes).end().await;
     }
 
     /// Ends every process there is.
     pub(crate) async fn end_all(&self) {
         let all = std::mem::take(&mut *self.lock());
-        end(all.into_values().flatten().collect()).await;
+        Forgotten(all.into_values().flatten().collect()).end().await;
     }
 
-    /// Lets go of the directory for output, once nothing runs.
-    pub(crate) fn close(&self) {
-        self.spool.close();
+    /// Lets only those have processes whom `admits` names, and forgets those of all others.
+    pub(crate) fn admit(&self, admits: impl Fn(&Principal) -> bool + Send + Sync + 'static) -> Forgotten {
+        let mut now = self.admits.lock().unwrap_or_else(PoisonError::into_inner);
+        *now = Admits(Box::new(admits));
+        let mut sessions = self.lock();
+        let others = sessions.extract_if(|session, _| !(now.0)(&session.principal));
+        Forgotten(others.flat_map(|(_, processes)| processes).collect())
     }
 
-    /// Forgets what has ended long ago, and removes what dead gateways left. Running processes are never touched. Blocks on
-    /// the file system.
+    /// Forgets what has ended long ago. Running processes are never touched. Blocks on the file system.
     pub(crate) fn sweep(&self) {
         let now = self.clock.now();
         let is_old = |process: &Arc<Process>| {
@@ -202,9 +237,6 @@ impl Processes {
         if !old.is_empty() {
             info!(processes = old.len(), "ended processes are forgotten");
         }
-        if let Err(error) = self.spool.sweep() {
-            warn!(%error, "output that earlier gateways left stays for now");
-        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Sessions> {
@@ -212,18 +244,26 @@ impl Processes {
     }
 }
 
-/// Asks all of them to end, and waits until they have.
-async fn end(processes: Vec<Arc<Process>>) {
-    for process in &processes {
-        process.terminate();
-    }
-    let ends = async {
-        for process in &processes {
-            process.ended().await;
+impl Forgotten {
+    /// Asks all of them to end, and waits until they have.
+    pub(crate) async fn end(self) {
+        for process in &self.0 {
+            process.terminate();
         }
-    };
-    // Each is killed by its own task when it takes too long.
-    drop(tokio::time::timeout(GRACE + PATIENCE, ends).await);
+        let ends = async {
+            for process in &self.0 {
+                process.ended().await;
+            }
+        };
+        // Each is killed by its own task when it takes too long.
+        drop(tokio::time::timeout(GRACE + PATIENCE, ends).await);
+    }
+}
+
+impl fmt::Debug for Admits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Admits")
+    }
 }
 
 /// A process in the registry whose start may still fail.
@@ -234,7 +274,16 @@ struct Place<'a> {
 
 impl<'a> Place<'a> {
     fn take(registry: &'a Processes, process: Arc<Process>, most: usize) -> Result<Self, Error> {
+        // Locked in this order everywhere.
+        let admits = registry.admits.lock().unwrap_or_else(PoisonError::into_inner);
         let mut sessions = registry.lock();
+        if !(admits.0)(&process.session.principal) {
+            return Err(Error::NotAdmitted);
+        }
+        drop(admits);
+        if registry.ended.has(&process.session) {
+            return Err(Error::Over);
+        }
         let running =
             |processes: &[Arc<Process>]| processes.iter().filter(|process| !process.is_over()).count();
         if sessions.values().map(|processes| running(processes)).sum::<usize>() >= MAX_RUNNING {
@@ -261,6 +310,8 @@ impl<'a> Place<'a> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let Some(process) = self.process.take() else { return };
+        // For whoever waits for its end: it never began.
+        process.finish(State { status: Status::Failed, ..process.state() });
         let mut sessions = self.registry.lock();
         if let Some(own) = sessions.get_mut(&process.session) {
             own.retain(|other| !Arc::ptr_eq(other, &process));
@@ -309,10 +360,9 @@ fn make_room_in_all(sessions: &mut Sessions) -> Vec<Arc<Process>> {
 mod tests {
     use std::time::UNIX_EPOCH;
 
-    use moongate_core::{Principal, clock::ClockHandle};
+    use moongate_core::clock::ClockHandle;
 
     use super::*;
-    use crate::process::run::{State, Status};
 
     struct Scene {
         processes: Processes,
@@ -324,8 +374,8 @@ mod tests {
         fn set() -> Self {
             let directory = tempfile::tempdir().unwrap();
             let (clock, hand) = Clock::settable(UNIX_EPOCH + Duration::from_hours(24 * 365 * 50));
-            let spool = Spool::new(directory.path().join("output"));
-            let processes = Processes::new(spool, "no launcher".into(), clock, Group::new());
+            let rooms = Tenants::new(directory.path().join("rooms"), clock.clone());
+            let processes = Processes::new(&rooms, "no launcher".into(), clock, Group::new());
             Self { processes, hand, directory }
         }
 
@@ -426,5 +476,36 @@ mod tests {
         let left = |number| scene.processes.list(&session(number)).len();
         assert_eq!([0, 1, 2, 3, 4, 9].map(left), [1, 0, 1, 1, 1, 1]);
         assert!(!scene.directory.path().join("1").exists() && scene.directory.path().join("2").exists());
+    }
+
+    #[test]
+    fn who_is_not_admitted_any_more_has_no_processes_and_gets_none() {
+        let scene = Scene::set();
+        let (own, other) = (key(Principal::local(), "s"), key(Principal::issued("ann"), "s"));
+        let (kept, ended) = (scene.running("kept", &own, 9).unwrap(), scene.running("x", &other, 9).unwrap());
+        let Forgotten(forgotten) = scene.processes.admit(|principal| *principal == Principal::local());
+        assert!(forgotten.len() == 1 && Arc::ptr_eq(&forgotten[0], &ended));
+        assert!(scene.processes.list(&other).is_empty());
+        assert!(matches!(scene.running("y", &other, 9), Err(Error::NotAdmitted)));
+        assert_eq!(scene.processes.list(&own).len(), 1);
+        assert!(!kept.is_over());
+        let Forgotten(none) = scene.processes.admit(|_| true);
+        assert!(none.is_empty());
+        scene.running("z", &other, 9).unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_the_end_of_what_never_began() {
+        let scene = Scene::set();
+        let session = key(Principal::local(), "s");
+        let path = scene.directory.path().join("p");
+        std::fs::create_dir(&path).unwrap();
+        let now = scene.processes.clock.now();
+        let process =
+            Process::new("p".to_owned(), session.clone(), "true".to_owned(), Output::new(path), now);
+        let place = Place::take(&scene.processes, Arc::new(process), 9).unwrap();
+        let begun = tokio::time::Instant::now();
+        tokio::join!(scene.processes.end(&session), async { drop(place) });
+        assert_eq!(begun.elapsed(), Duration::ZERO);
     }
 }

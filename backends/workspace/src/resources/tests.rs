@@ -20,7 +20,7 @@ impl Desk {
         let directory = TempDir::new().unwrap();
         let (sender, told) = mpsc::channel(1000);
         let changes = Changes::new(move |announcement| sender.try_send(announcement).unwrap());
-        let rooms = Arc::new(Rooms::new(directory.path().join("rooms"), Clock::system()));
+        let rooms = Arc::new(Tenants::new(directory.path().join("rooms"), Clock::system()));
         let tasks = Group::new();
         let resources = WorkspaceResources::new(rooms, changes, tasks.clone());
         let resources = WorkspaceResources { max_file_size: 1024, ..resources };
@@ -28,7 +28,7 @@ impl Desk {
     }
 
     fn room(&self, cx: &Context) -> PathBuf {
-        self.resources.rooms.open(&cx.session_key()).unwrap().path().to_owned()
+        self.resources.rooms.open(&Tenant::of(cx)).unwrap().path().to_owned()
     }
 
     async fn read(&self, uri: &str) -> Result<ResourceContents, CallError> {

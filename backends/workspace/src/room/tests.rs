@@ -20,6 +20,10 @@ fn rooms() -> (TempDir, Rooms, ClockHandle) {
     (directory, rooms, handle)
 }
 
+fn remove(rooms: &Rooms, session: &SessionKey) -> io::Result<()> {
+    rooms.remove_named(&[name(session)])
+}
+
 fn key(session: &str) -> SessionKey {
     SessionKey { principal: Principal::local(), session: session.into() }
 }
@@ -64,9 +68,9 @@ fn an_ended_session_takes_its_room_along_and_leaves_the_others() {
     let (ended, other) = (rooms.open(&key("ended")).unwrap(), rooms.open(&key("other")).unwrap());
     fs::create_dir_all(ended.path().join("a/b")).unwrap();
     fs::write(ended.path().join("a/b/c"), "x").unwrap();
-    rooms.remove(&key("ended")).unwrap();
+    remove(&rooms, &key("ended")).unwrap();
     assert_eq!(names(&rooms.root), [other.path().file_name().unwrap().to_str().unwrap()]);
-    rooms.remove(&key("ended")).unwrap();
+    remove(&rooms, &key("ended")).unwrap();
     assert_eq!(names(rooms.open(&key("ended")).unwrap().path()), [""; 0]);
 }
 
@@ -98,7 +102,7 @@ fn a_lock_for_edits_is_shared_in_a_room_and_by_nobody_else() {
 #[test]
 fn removal_without_a_root_is_no_error() {
     let (_directory, rooms, _) = rooms();
-    rooms.remove(&key("s")).unwrap();
+    remove(&rooms, &key("s")).unwrap();
     assert_eq!(rooms.sweep(DAY).unwrap(), 0);
 }
 
@@ -113,7 +117,7 @@ fn removal_does_not_follow_symbolic_links() {
     symlink(&outside, room.path().join("link")).unwrap();
     symlink(&outside, room.path().join("inner/link")).unwrap();
     symlink(outside.join("kept"), room.path().join("file")).unwrap();
-    rooms.remove(&key("s")).unwrap();
+    remove(&rooms, &key("s")).unwrap();
     assert!(outside.join("kept").exists());
     assert_eq!(names(&rooms.root), [""; 0]);
 }
@@ -137,7 +141,7 @@ fn removal_takes_directories_that_are_read_only_and_very_deep() {
         rustix::fs::fchmod(&deepest, Mode::RUSR | Mode::XUSR).unwrap();
         deepest = deeper;
     }
-    rooms.remove(&key("s")).unwrap();
+    remove(&rooms, &key("s")).unwrap();
     assert_eq!(names(&rooms.root), [""; 0]);
 }
 
@@ -171,7 +175,7 @@ fn directories_that_are_closed_to_everybody_are_removed() {
             }
             assert!(fs::read_dir(room.path()).is_err(), "modes mean nothing to this thread");
         }
-        rooms.remove(&key("ended")).unwrap();
+        remove(&rooms, &key("ended")).unwrap();
         assert_eq!(names(&rooms.root), [name(&key("old"))]);
         clock.advance(2 * DAY);
         assert_eq!(rooms.sweep(DAY).unwrap(), 1);
@@ -264,7 +268,7 @@ fn rooms_opened_while_they_are_swept_are_there() {
     let (_directory, rooms, _) = rooms();
     std::thread::scope(|scope| {
         let sweeping =
-            scope.spawn(|| (0..200).map(|_| rooms.remove(&key("s")).is_ok()).filter(|ok| *ok).count());
+            scope.spawn(|| (0..200).map(|_| remove(&rooms, &key("s")).is_ok()).filter(|ok| *ok).count());
         for _ in 0..200 {
             let room = rooms.open(&key("s")).unwrap();
             assert!(rustix::fs::fstat(room.directory()).is_ok());
@@ -291,6 +295,6 @@ fn the_root_may_be_a_symbolic_link() {
     symlink("elsewhere", &rooms.root).unwrap();
     drop(rooms.open(&key("s")).unwrap());
     assert_eq!(names(&directory.path().join("elsewhere")).len(), 1);
-    rooms.remove(&key("s")).unwrap();
+    remove(&rooms, &key("s")).unwrap();
     assert_eq!(names(&directory.path().join("elsewhere")), [""; 0]);
 }

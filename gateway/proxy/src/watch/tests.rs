@@ -1,10 +1,8 @@
 //! What sessions watch at a fake upstream, and let go of.
 
-use std::collections::BTreeMap;
-
 use moongate_config::Config;
 use moongate_core::{Kind, Offer, Principal, Raw};
-use moongate_storage::{Note, SessionRecord};
+use moongate_storage::Note;
 use moongate_wire::{Id, Method, Request, Version};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -12,7 +10,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use super::*;
 use crate::{
     edge::stdio,
-    fake::{Fake, caller, catalog, gateway, local, resource},
+    fake::{Fake, caller, catalog, gateway, local, record, resource},
     legacy::Place,
 };
 
@@ -21,19 +19,6 @@ const VERSION: Version = Version::V2025_11_25;
 struct Scene {
     gateway: Arc<Gateway>,
     upstream: Arc<Fake>,
-}
-
-fn record() -> SessionRecord {
-    SessionRecord {
-        layout: SessionRecord::LAYOUT,
-        principal: Principal::local().to_string(),
-        path: String::new(),
-        version: VERSION,
-        capabilities: Raw::empty_object(),
-        info: None,
-        log_level: None,
-        subscriptions: BTreeMap::new(),
-    }
 }
 
 impl Scene {

@@ -1,10 +1,13 @@
 //! That nothing stays behind, and that what shall stay does.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
-use moongate_test_integration::waiting::eventually;
-use moongate_test_support::{Gateway, Home};
+use moongate_test_integration::{caller, waiting::eventually};
+use moongate_test_support::{Gateway, Home, LegacySession, ModernClient, PATIENCE};
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::time::Instant;
@@ -155,8 +158,104 @@ async fn processes_survive_a_reload() -> Result<()> {
     Ok(())
 }
 
+/// The room of a session that comes and goes with its client, and the client.
+async fn passing(gateway: &Gateway) -> Result<(LegacySession, PathBuf)> {
+    let session = LegacySession::open(&gateway.client(), "2025-11-25").await?;
+    let result = session.call("execute_shell", json!({"command": "mkdir -p a/b; touch a/b/c; pwd"})).await?;
+    let room = result["structuredContent"]["stdout"].as_str().context("it says where it is")?.into();
+    Ok((session, room))
+}
+
+/// One room that was named and one that was not, each with something in it.
+async fn lived_in(gateway: &Gateway) -> Result<[PathBuf; 2]> {
+    let mut rooms = Vec::new();
+    for caller in [session(gateway, "named"), Caller(ModernClient::new(&gateway.client()))] {
+        rooms.push(caller.output("touch kept; pwd").await?.into());
+    }
+    rooms.try_into().map_err(|_| anyhow::anyhow!("two rooms"))
+}
+
+#[tokio::test]
+async fn rooms_that_nobody_can_name_again_go_with_the_gateway() -> Result<()> {
+    let mut gateway = start("").await?;
+    let (_client, room) = passing(&gateway).await?;
+    let kept = lived_in(&gateway).await?;
+    gateway.stop().await?;
+    assert!(!room.exists(), "nobody can reach it");
+    assert!(kept.iter().all(|room| room.join("kept").exists()), "somebody can reach them");
+    let site = room.parent().context("it lies beside others")?;
+    let left = std::fs::read_dir(site)?.flatten().filter(|entry| entry.path().extension().is_some());
+    assert_eq!(left.count(), 0, "nothing waits for its removal");
+    Ok(())
+}
+
+#[tokio::test]
+async fn rooms_that_a_killed_gateway_left_go_with_the_next_and_those_of_a_living_one_stay() -> Result<()> {
+    let mut killed = start("").await?;
+    let living = Gateway::builder().config(&yaml("")).home(killed.home()).start().await?;
+    let ((_first, left), (_second, used)) = (passing(&killed).await?, passing(&living).await?);
+    let kept = lived_in(&killed).await?;
+    killed.signal(Signal::KILL)?;
+    killed.wait(Duration::from_secs(5)).await?;
+    assert!(left.exists());
+    let _next = Gateway::builder().config(&yaml("")).home(killed.home()).start().await?;
+    eventually("what was left to go", async || Ok((!left.exists()).then_some(()))).await?;
+    assert!(used.join("a/b/c").exists(), "its session is not over");
+    assert!(kept.iter().all(|room| room.join("kept").exists()), "somebody can reach them");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_gateway_that_hands_over_takes_the_rooms_along_that_nobody_can_name_again() -> Result<()> {
+    let mut old = start("").await?;
+    let (client, room) = passing(&old).await?;
+    let kept = lived_in(&old).await?;
+    let new = Gateway::builder().config(&yaml("")).home(old.home()).arg("--upgrade").start().await?;
+    assert!(old.wait(PATIENCE).await?.success(), "the old gateway ends well");
+    assert!(!room.exists(), "its session is over");
+    assert_eq!(client.client().delete().send().await?.status, 404);
+    // Only now: who came before may have been let in by either of them.
+    let (_second, used) = passing(&new).await?;
+    assert!(used.join("a/b/c").exists());
+    assert!(kept.iter().all(|room| room.join("kept").exists()), "somebody can reach them");
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_is_no_longer_admitted_keeps_no_processes() -> Result<()> {
+    let gateway = start("callers: scope").await?;
+    let (mine, theirs) = (
+        session(&gateway, "mine"),
+        Caller(ModernClient::new(&caller::issued(&gateway, "ann", "control").await?)),
+    );
+    let own = mine.start("sleep 1000").await?;
+    let (_, pids) = family(&theirs).await?;
+    gateway.write_config(&yaml("callers: local"))?;
+    all_gone(&pids).await?;
+    mine.becomes(&own, "running").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_session_that_ends_while_the_workspace_is_switched_off_takes_its_room_along() -> Result<()> {
+    let gateway = start("").await?;
+    let (client, room) = passing(&gateway).await?;
+    let kept = lived_in(&gateway).await?;
+    gateway.write_config(&yaml("enabled: false"))?;
+    eventually("the workspace to be gone", async || {
+        let listed = client.list("tools/list").await?.to_string();
+        Ok((!listed.contains("execute_shell")).then_some(()))
+    })
+    .await?;
+    assert!(room.join("a/b/c").exists(), "its session is not over");
+    assert_eq!(client.delete().await?.status, 204);
+    eventually("the end of the room", async || Ok((!room.exists()).then_some(()))).await?;
+    assert!(kept.iter().all(|room| room.join("kept").exists()));
+    Ok(())
+}
+
 /// The only room there is.
-fn directory_of(gateway: &Gateway) -> Result<std::path::PathBuf> {
+fn directory_of(gateway: &Gateway) -> Result<PathBuf> {
     let root = gateway.home().path().join("data/moongate/workspace");
     let is_room = |path: &Path| path.file_name().is_some_and(|name| name.len() == 64);
     let rooms = std::fs::read_dir(&root)?.flatten().map(|entry| entry.path());

@@ -1,18 +1,21 @@
 //! Whose process is whose.
 
-use std::time::Duration;
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use futures_util::future::try_join_all;
-use moongate_test_integration::caller;
-use moongate_test_support::{LegacySession, ModernClient};
+use moongate_test_integration::{caller, waiting::eventually};
+use moongate_test_support::{Gateway, LegacySession, ModernClient};
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
     lives::{all_gone, is_alive},
-    support::{Caller, session, start},
+    support::{Caller, session, start, yaml},
 };
 
 const DENIED: (i64, &str) = (-32603, "Access denied: process belongs to different session");
@@ -117,4 +120,67 @@ async fn the_end_of_a_session_ends_its_processes_and_its_directory() -> Result<(
         Ok((!is_alive(&pid) && !directory.exists()).then_some(()))
     })
     .await
+}
+
+/// Opens a session, runs `command` in it, and tells where.
+async fn passing(gateway: &Gateway, tool: &str, command: &str) -> Result<(LegacySession, PathBuf)> {
+    let session = LegacySession::open(&gateway.client(), "2025-11-25").await?;
+    let result = session.call("execute_shell", json!({"command": "pwd"})).await?;
+    let directory = result["structuredContent"]["stdout"].as_str().context("it says where it is")?.into();
+    session.call(tool, json!({"command": command})).await?;
+    Ok((session, directory))
+}
+
+async fn gone(directory: &Path) -> Result<()> {
+    eventually("the end of the session", async || Ok((!directory.exists()).then_some(()))).await
+}
+
+#[tokio::test]
+async fn a_session_with_a_running_process_does_not_expire_and_does_once_it_has_ended() -> Result<()> {
+    let settings = format!("{}sessions: {{idle_timeout: 1s, sweep_interval: 50ms}}\n", yaml(""));
+    let gateway = Gateway::start(&settings).await?;
+    let build = "echo $$ > pid; until [ -e go ]; do sleep 0.05; done; echo built > done";
+    let (building, directory) = passing(&gateway, "execute_command", build).await?;
+    // Each was used after it, and is over: so would it be.
+    for _ in 0..2 {
+        let (_idle, other) = passing(&gateway, "execute_shell", "true").await?;
+        gone(&other).await?;
+    }
+    let pid = std::fs::read_to_string(directory.join("pid"))?;
+    assert!(is_alive(pid.trim()), "it was ended with its session");
+    let listed = building.call("list_processes", json!({"status_filter": "running"})).await?;
+    assert_eq!(listed["structuredContent"]["running"], 1, "{listed}");
+    std::fs::write(directory.join("go"), "")?;
+    // Nobody asks again: that the process is over is enough.
+    gone(&directory).await
+}
+
+/// The trap of one lock for all: the command goes on until everybody else was answered.
+#[tokio::test]
+async fn nobody_waits_for_a_command_that_takes_long_not_even_in_its_own_session() -> Result<()> {
+    let gateway = start("").await?;
+    let (busy, other) = (session(&gateway, "busy"), session(&gateway, "other"));
+    let long = busy.run("touch begun; until [ -e go ]; do sleep 0.05; done; echo went");
+    let meanwhile = async {
+        eventually("its beginning", async || {
+            let listed = busy.data("search_files", json!({"pattern": "begun"})).await?;
+            Ok((listed["total"] == 1).then_some(()))
+        })
+        .await?;
+        for caller in [&other, &busy] {
+            caller.data("write_file", json!({"path": "f", "content": "1\n2\n"})).await?;
+            let edit = json!({"path": "f", "replacements": [{"start_line": 2, "new_content": "two"}]});
+            caller.data("replace_lines_in_file", edit).await?;
+            assert_eq!(caller.output("cat f").await?, "1\ntwo");
+            let id = caller.start("sleep 1000").await?;
+            caller.becomes(&id, "running").await?;
+            caller.data("terminate_process", json!({"processId": id, "force": true})).await?;
+            caller.data("export_zip", json!({"files": ["f"]})).await?;
+        }
+        busy.data("write_file", json!({"path": "go", "content": ""})).await
+    };
+    let (ended, answered) = tokio::join!(long, meanwhile);
+    answered?;
+    assert_eq!(ended?["stdout"], "went");
+    Ok(())
 }
