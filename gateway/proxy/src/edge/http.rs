@@ -37,7 +37,7 @@ use self::{
 use crate::{
     edge::{
         body::Body,
-        serve::{App, Conn, hushed},
+        serve::{App, Conn},
     },
     gateway::{Gateway, Snapshot},
     trace::Trace,
@@ -329,8 +329,7 @@ impl Visit<'_> {
                 "not acceptable: the Accept header must allow application/json or text/event-stream",
             )
         })?;
-        let multiplexed = self.head.version >= http::Version::HTTP_2;
-        let body = collect(body, multiplexed, self.snapshot.config.server.max_body)
+        let body = collect(body, self.snapshot.config.server.max_body)
             .await
             .map_err(|refusal| Box::new(refused(None, &refusal)))?;
         let frame = Frame::parse(&body).map_err(|malformed| {
@@ -447,7 +446,7 @@ async fn discard(mut body: Incoming) {
 }
 
 /// The whole body, if it is small and quick enough.
-async fn collect(body: &mut Incoming, multiplexed: bool, limit: usize) -> Result<Bytes, Refusal> {
+async fn collect(body: &mut Incoming, limit: usize) -> Result<Bytes, Refusal> {
     let too_large =
         || Refusal::new(413, code::INVALID_REQUEST, format!("the body is larger than {limit} bytes"));
     if body.size_hint().lower() > limit as u64 {
@@ -458,16 +457,7 @@ async fn collect(body: &mut Incoming, multiplexed: bool, limit: usize) -> Result
     let (mut whole, mut pieces) = (Bytes::new(), BytesMut::new());
     poll_fn(|poller| {
         loop {
-            // Of one stream among many hyper wants to be woken also for the last piece, to make room for others.
-            let frame = if multiplexed {
-                Pin::new(&mut *body).poll_frame(poller)
-            } else {
-                hushed(|| {
-                    let frame = Pin::new(&mut *body).poll_frame(poller);
-                    (frame, body.is_end_stream())
-                })
-            };
-            match frame {
+            match Pin::new(&mut *body).poll_frame(poller) {
                 Poll::Ready(Some(Ok(frame))) => {
                     let Ok(data) = frame.into_data() else { continue };
                     if whole.len() + pieces.len() + data.len() > limit {

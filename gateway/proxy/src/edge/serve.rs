@@ -20,7 +20,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Poll, Waker},
+    task::Poll,
     time::Duration,
 };
 
@@ -46,7 +46,6 @@ use tracing::{debug, info, warn};
 
 use self::{
     activity::{Activity, Verdict, Watched},
-    bell::Bell,
     drain::Backlog,
     prelude::{Prefixed, Protocol},
     presence::Presence,
@@ -54,7 +53,6 @@ use self::{
 };
 
 mod activity;
-mod bell;
 mod drain;
 mod nudge;
 mod prelude;
@@ -64,7 +62,6 @@ mod service;
 mod tests;
 
 pub use activity::Times;
-pub(super) use bell::hushed;
 pub use drain::{Drain, Patience};
 
 /// A TLS handshake that takes longer is an attack or a dead peer.
@@ -262,8 +259,6 @@ impl<A: App> Server<A> {
         // Answers are small and written whole: waiting to fill a packet only delays them.
         stream.set_nodelay(true)?;
         let activity = Arc::new(Activity::new());
-        let bell = Arc::new(Bell::default());
-        let waker = Waker::from(Arc::clone(&bell));
         let mut work = pin!(self.speak(stream, peer, Arc::clone(&activity)));
         let mut draining = pin!(self.drain.begun());
         let mut timer = pin!(time::sleep_until(Instant::now()));
@@ -289,7 +284,7 @@ impl<A: App> Server<A> {
                     }
                 }
             }
-            let polled = bell.poll(&waker, cx, |cx| work.as_mut().poll(cx));
+            let polled = work.as_mut().poll(cx);
             activity.settle();
             polled
         })
