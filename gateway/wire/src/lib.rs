@@ -5,6 +5,7 @@
 //! ([`edit`]), and the bytes of answers.
 //! Everything here is a pure function of its input, so it is tested by tables and fuzzed.
 
+pub mod body;
 pub mod edit;
 pub mod era;
 pub mod error;

@@ -12,9 +12,10 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use http::Uri;
+use moongate_wire::body::Step;
 use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
 
-use self::decode::{Decoder, Step};
+use self::decode::Decoder;
 use super::{connect::Stream, head::Head, outbound::Outbound};
 
 mod decode;

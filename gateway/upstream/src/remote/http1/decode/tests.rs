@@ -95,18 +95,6 @@ fn what_is_doubtful_is_refused() {
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2 2\r\n{}\r\n",
             "the size of a chunk is no number",
         ),
-        (
-            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n11111111111111111\r\n",
-            "the size of a chunk is no number",
-        ),
-        (
-            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\n{}\r\n0\r\n\r\n",
-            "a chunk is longer than it said",
-        ),
-        (
-            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\n{}\r\n0\r\n\r\n",
-            "a line of the answer has no proper end",
-        ),
         ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n", "cut off"),
         ("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n{}", "cut off"),
         (
@@ -120,8 +108,7 @@ fn what_is_doubtful_is_refused() {
 }
 
 #[test]
-fn nothing_makes_a_head_a_size_or_trailers_grow_for_ever() {
-    let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+fn nothing_makes_a_head_grow_for_ever() {
     let long = "x".repeat(MAX_HEAD);
     for (text, expected) in [
         (format!("HTTP/1.1 200 OK\r\na: {long}"), "the head of the answer is too long"),
@@ -129,8 +116,6 @@ fn nothing_makes_a_head_a_size_or_trailers_grow_for_ever() {
             format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(MAX_HEADERS + 1)),
             "cannot be read: too many headers",
         ),
-        (format!("{chunked}1;{}", &long[..MAX_SIZE_LINE]), "a line of the answer is too long"),
-        (format!("{chunked}0\r\n{}\r\n", "a: b\r\n".repeat(MAX_HEAD / 6 + 2)), "a line of the answer"),
     ] {
         let said = said(&text);
         assert!(said.contains(expected), "{said}");
