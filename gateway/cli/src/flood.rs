@@ -6,17 +6,16 @@
 use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwapOption;
-use http::{HeaderValue, Request, Response, StatusCode, header};
-use hyper::body::Incoming;
+use http::{HeaderValue, Response, StatusCode, header};
 use moongate_core::BoxFuture;
 use moongate_proxy::{
     Gateway,
     edge::{
         body::Body,
-        serve::{AddressTest, App, Conn},
+        serve::{AddressTest, App, Conn, Received},
     },
 };
-use moongate_security::{Denied, address};
+use moongate_security::{Denied, Head, address};
 use moongate_telemetry::{Counter, Metrics};
 use moongate_wire::write::{self, NoId};
 use pingora_limits::rate::Rate;
@@ -92,12 +91,13 @@ impl App for Guarded {
 
     fn handle(
         self: Arc<Self>,
-        request: Request<Incoming>,
+        head: Head,
+        body: Received,
         conn: Arc<Conn>,
     ) -> BoxFuture<'static, Response<Body>> {
-        let client = self.gateway.client_address(conn.address.ip(), request.headers());
+        let client = self.gateway.client_address(conn.address.ip(), &head.headers);
         match self.flood.count(client) {
-            None => Arc::clone(&self.gateway).handle(request, conn),
+            None => Arc::clone(&self.gateway).handle(head, body, conn),
             Some(wait) => {
                 self.refused.increment();
                 Box::pin(std::future::ready(refusal(&Denied::flood(wait))))

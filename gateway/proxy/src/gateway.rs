@@ -11,10 +11,9 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use http::HeaderMap;
 use moongate_config::Config;
 use moongate_core::{Announcement, Change, Changes, Clock, Principal, SessionKey, hash::Map, task::Group};
-use moongate_security::{address, gate::Gate, keyring::Keyring};
+use moongate_security::{Headers, address, gate::Gate, keyring::Keyring};
 use moongate_storage::{Note, State, To};
 use moongate_telemetry::{Metrics, Operation, Transport};
 use moongate_wire::Method;
@@ -170,7 +169,7 @@ impl Gateway {
     }
 
     /// Where a request on a connection from `peer` really comes from, as far as proxies are trusted now.
-    pub fn client_address(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+    pub fn client_address(&self, peer: IpAddr, headers: &Headers) -> IpAddr {
         address::client_address(peer, headers, &self.snapshot.load().config.server.trusted_proxies)
     }
 

@@ -5,33 +5,33 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use http::{HeaderMap, HeaderName, header};
 use ipnet::IpNet;
 
-const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+use crate::headers::{Headers, text};
+
+const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// What proxies add to a request, each to say for whom they sent it.
-const FORWARDED: [HeaderName; 4] =
-    [header::FORWARDED, FORWARDED_FOR, HeaderName::from_static("x-real-ip"), header::VIA];
+const FORWARDED: [&str; 4] = ["forwarded", FORWARDED_FOR, "x-real-ip", "via"];
 
 /// Whether a proxy says that it sent this for somebody else.
-pub(crate) fn is_forwarded(headers: &HeaderMap) -> bool {
-    FORWARDED.iter().any(|name| headers.contains_key(name))
+pub(crate) fn is_forwarded(headers: &Headers) -> bool {
+    FORWARDED.iter().any(|name| headers.contains(name))
 }
 
 /// The client's address: the rightmost address of `X-Forwarded-For` that is not a trusted proxy's, if the peer is one.
 ///
 /// Each proxy appends the address it saw, so the header is read from its end for as long as its writers are trusted. An
 /// entry there that is no address leaves the peer as the answer. When all are trusted, the first one is the client.
-pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+pub fn client_address(peer: IpAddr, headers: &Headers, trusted: &[IpNet]) -> IpAddr {
     let peer = peer.to_canonical();
     let is_trusted = |address: IpAddr| trusted.iter().any(|net| net.contains(&address));
     if !is_trusted(peer) {
         return peer;
     }
     let mut client = peer;
-    for value in headers.get_all(FORWARDED_FOR).iter().rev() {
-        let Ok(text) = value.to_str() else { return peer };
+    for value in headers.get_all(FORWARDED_FOR).rev() {
+        let Some(text) = text(value) else { return peer };
         for entry in text.rsplit(',') {
             let Some(address) = parse(entry.trim()) else { return peer };
             if !is_trusted(address) {
@@ -61,7 +61,6 @@ pub fn fold(address: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
     use proptest::prelude::*;
 
     use super::*;
@@ -70,12 +69,8 @@ mod tests {
         texts.iter().map(|text| text.parse().unwrap()).collect()
     }
 
-    fn forwarded(values: &[&str]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for value in values {
-            headers.append(FORWARDED_FOR, HeaderValue::from_bytes(value.as_bytes()).unwrap());
-        }
-        headers
+    fn forwarded(values: &[&str]) -> Headers {
+        values.iter().map(|value| (FORWARDED_FOR, value.as_bytes())).collect()
     }
 
     #[test]

@@ -4,8 +4,10 @@
 
 use std::{fmt, net::IpAddr};
 
-use http::{HeaderMap, HeaderName, HeaderValue, Uri, Version, header};
+use http::{Uri, Version};
 use percent_encoding::percent_decode_str;
+
+use crate::headers::{Headers, text};
 
 /// Query parameters that people put tokens into. Query strings end up in logs, histories and `Referer`.
 const TOKEN_PARAMETERS: [&str; 3] = ["access_token", "auth_token", "token"];
@@ -26,14 +28,14 @@ pub enum Said<'a> {
     #[default]
     Absent,
     /// This.
-    Once(&'a HeaderValue),
+    Once(&'a [u8]),
     /// This, and then something else.
-    Again(&'a HeaderValue),
+    Again(&'a [u8]),
 }
 
 impl<'a> Said<'a> {
     /// Takes note of what it says next.
-    pub fn note(&mut self, value: &'a HeaderValue) {
+    pub fn note(&mut self, value: &'a [u8]) {
         *self = match *self {
             Self::Absent => Self::Once(value),
             Self::Once(first) | Self::Again(first) => Self::Again(first),
@@ -41,7 +43,7 @@ impl<'a> Said<'a> {
     }
 
     /// The first of what it says.
-    pub fn first(self) -> Option<&'a HeaderValue> {
+    pub fn first(self) -> Option<&'a [u8]> {
         match self {
             Self::Absent => None,
             Self::Once(value) | Self::Again(value) => Some(value),
@@ -50,12 +52,12 @@ impl<'a> Said<'a> {
 
     /// The first of what it says, if that is text.
     pub fn text(self) -> Option<&'a str> {
-        self.first()?.to_str().ok()
+        self.first().and_then(text)
     }
 }
 
-/// The headers that the gate reads. Looking one up by its name hashes that name anew; whoever goes through all headers
-/// anyway shows each of them to [`Shown::note`]. One that holds nothing yet says that nothing was sent.
+/// The headers that the gate reads. Looking one up by its name goes through all headers; whoever does that anyway shows
+/// each of them to [`Shown::note`]. One that holds nothing yet says that nothing was sent.
 #[derive(Clone, Copy, Default)]
 pub struct Shown<'a> {
     host: Said<'a>,
@@ -65,18 +67,18 @@ pub struct Shown<'a> {
 
 impl<'a> Shown<'a> {
     /// Finds them.
-    pub fn read(headers: &'a HeaderMap) -> Self {
+    pub fn read(headers: &'a Headers) -> Self {
         let mut shown = Self::default();
         headers.iter().for_each(|(name, value)| shown.note(name, value));
         shown
     }
 
-    /// Takes note of a header, if it is one of them.
-    pub fn note(&mut self, name: &HeaderName, value: &'a HeaderValue) {
-        match *name {
-            header::HOST => self.host.note(value),
-            header::ORIGIN => self.origin.note(value),
-            header::AUTHORIZATION => self.authorization.note(value),
+    /// Takes note of a header, if it is one of them. Its name is in lower case.
+    pub fn note(&mut self, name: &[u8], value: &'a [u8]) {
+        match name {
+            b"host" => self.host.note(value),
+            b"origin" => self.origin.note(value),
+            b"authorization" => self.authorization.note(value),
             _ => {}
         }
     }
@@ -93,7 +95,7 @@ pub struct Knock<'a> {
     /// Its connection.
     pub conn: &'a Conn,
     /// Its headers.
-    pub headers: &'a HeaderMap,
+    pub headers: &'a Headers,
     /// Those of them that the gate always reads.
     pub shown: Shown<'a>,
     /// Its target; with HTTP/2 this holds the authority.
@@ -122,7 +124,7 @@ impl<'a> Knock<'a> {
     pub(crate) fn host(&self) -> Option<&'a str> {
         let header = match self.shown.host {
             Said::Absent => None,
-            Said::Once(value) => Some(value.to_str().ok()?),
+            Said::Once(value) => Some(text(value)?),
             Said::Again(_) => return None,
         };
         let authority = self.uri.authority().map(http::uri::Authority::as_str);
@@ -138,7 +140,7 @@ impl<'a> Knock<'a> {
     pub(crate) fn bearer(&self) -> Bearer<'a> {
         match self.shown.authorization {
             Said::Absent => Bearer::Absent,
-            Said::Once(value) => value.to_str().map_or(Bearer::Unusable, parse_bearer),
+            Said::Once(value) => text(value).map_or(Bearer::Unusable, parse_bearer),
             Said::Again(_) => Bearer::Several,
         }
     }
@@ -206,18 +208,10 @@ fn parse_bearer(value: &str) -> Bearer<'_> {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
-    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
-        pairs
-            .iter()
-            .map(|(name, value)| (http::HeaderName::from_static(name), HeaderValue::from_static(value)))
-            .fold(HeaderMap::new(), |mut headers, (name, value)| {
-                headers.append(name, value);
-                headers
-            })
+    fn headers(pairs: &[(&str, &str)]) -> Headers {
+        pairs.iter().map(|(name, value)| (*name, value.as_bytes())).collect()
     }
 
     fn host(version: Version, uri: &'static str, hosts: &[&'static str]) -> Option<String> {
@@ -280,7 +274,7 @@ mod tests {
     #[test]
     fn a_token_in_the_query_is_seen_in_every_spelling() {
         let conn = Conn { address: IpAddr::from([127, 0, 0, 1]), loopback_listener: true };
-        let headers = HeaderMap::new();
+        let headers = Headers::default();
         for (uri, expected) in [
             ("/mcp", false),
             ("/mcp?", false),

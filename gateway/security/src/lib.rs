@@ -17,6 +17,7 @@ pub mod denied;
 pub mod digest;
 pub mod error;
 pub mod gate;
+pub mod headers;
 pub mod keyring;
 pub mod knock;
 pub mod limit;
@@ -30,6 +31,7 @@ pub use authenticator::{Authenticator, Credentials, Flaw, Identity, LocalToken, 
 pub use denied::{Denied, Reason};
 pub use error::Error;
 pub use gate::{Admitted, Gate, Settings};
+pub use headers::{Head, Headers};
 pub use keyring::{Keyring, Purpose, SealError};
 pub use knock::{Conn, Knock, Said, Shown};
 pub use origin::{Authority, Origin};

@@ -12,7 +12,10 @@ use std::{
 
 use http::{HeaderMap, HeaderValue, header};
 
-use crate::knock::Said;
+use crate::{
+    headers::{Headers, text},
+    knock::Said,
+};
 
 /// A host with or without a port, as in `Host`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -56,7 +59,7 @@ pub enum Cors<'a> {
     /// None was sent: no browser, or the same site.
     Absent,
     /// It may call; this is what to reflect.
-    Allowed(&'a HeaderValue),
+    Allowed(&'a [u8]),
     /// It may not.
     Refused,
 }
@@ -190,7 +193,7 @@ pub fn cors<'a>(origin: Said<'a>, listed: &[Origin]) -> Cors<'a> {
         Said::Once(value) => value,
         Said::Again(_) => return Cors::Refused,
     };
-    let origin = value.to_str().ok().and_then(|text| text.parse::<Origin>().ok());
+    let origin = text(value).and_then(|text| text.parse::<Origin>().ok());
     match origin {
         Some(origin) if origin.is_local() || listed.contains(&origin) => Cors::Allowed(value),
         _ => Cors::Refused,
@@ -207,23 +210,30 @@ const MAX_AGE: HeaderValue = HeaderValue::from_static("86400");
 const PARAMETER_PREFIX: &str = "mcp-param-";
 
 /// Adds to an answer what lets the page at `origin` read it: exactly this origin, never `*`.
-pub fn reflect(origin: &HeaderValue, answer: &mut HeaderMap) {
-    answer.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+pub fn reflect(origin: &[u8], answer: &mut HeaderMap) {
+    allow_origin(origin, answer);
     answer.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSE_HEADERS);
     answer.append(header::VARY, HeaderValue::from_static("Origin"));
 }
 
 /// Adds to the answer to a preflight from `origin` what the page may send.
-pub fn answer_preflight(origin: &HeaderValue, request: &HeaderMap, answer: &mut HeaderMap) {
-    answer.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+pub fn answer_preflight(origin: &[u8], request: &Headers, answer: &mut HeaderMap) {
+    allow_origin(origin, answer);
     answer.insert(header::ACCESS_CONTROL_ALLOW_METHODS, ALLOW_METHODS);
     answer.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allow_headers(request));
     answer.insert(header::ACCESS_CONTROL_MAX_AGE, MAX_AGE);
     answer.append(header::VARY, HeaderValue::from_static("Origin, Access-Control-Request-Headers"));
 }
 
-fn allow_headers(request: &HeaderMap) -> HeaderValue {
-    let requested = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS).and_then(|value| value.to_str().ok());
+/// An origin that [`cors`] allows is text and always a value; without one a browser would not show the page the answer.
+fn allow_origin(origin: &[u8], answer: &mut HeaderMap) {
+    if let Ok(origin) = HeaderValue::from_bytes(origin) {
+        answer.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    }
+}
+
+fn allow_headers(request: &Headers) -> HeaderValue {
+    let requested = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS.as_str()).and_then(text);
     let mut text = ALLOW_HEADERS.to_owned();
     for name in requested.unwrap_or_default().split(',').map(str::trim) {
         let is_parameter = name.get(..PARAMETER_PREFIX.len()).is_some_and(|start| {

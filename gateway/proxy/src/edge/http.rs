@@ -17,10 +17,11 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use futures_core::future::BoxFuture;
-use http::{HeaderMap, Method as Verb, Response, header, request};
+use http::{Method as Verb, Response, header};
+use http_body::Body as _;
 use http_body_util::BodyExt as _;
-use hyper::body::{Body as _, Incoming};
-use moongate_security::{Admitted, Denied, Knock, Reason, Said, origin};
+use hyper::body::Incoming;
+use moongate_security::{Admitted, Denied, Head, Headers, Knock, Reason, Said, headers::text, origin};
 use moongate_storage::{Entry, Rate};
 use moongate_wire::{
     Era, Frame, Id, Message, Mistyped, Raw, Refusal, Request, RpcError, Version, code,
@@ -37,7 +38,7 @@ use self::{
 use crate::{
     edge::{
         body::Body,
-        serve::{App, Conn},
+        serve::{App, Conn, Received},
     },
     gateway::{Gateway, Snapshot},
     trace::Trace,
@@ -58,41 +59,26 @@ const LINGER: Duration = Duration::from_secs(5);
 /// How much of a refused body is still read, in bytes.
 const DISCARDED: usize = 64 << 20;
 
-/// Room for so many headers is kept with a connection.
-const USUAL_HEADERS: usize = 32;
-
 impl App for Gateway {
     type Body = Body;
 
     fn handle(
         self: Arc<Self>,
-        request: http::Request<Incoming>,
+        head: Head,
+        mut body: Received,
         conn: Arc<Conn>,
     ) -> BoxFuture<'static, Response<Body>> {
-        let (mut head, mut body) = request.into_parts();
         Box::pin(async move {
             let mut response = self.answer(&head, &mut body, &conn).await;
             if head.method == Verb::HEAD {
                 // HTTP/1.1 leaves it out by itself; on HTTP/2 it would break the stream.
                 *response.body_mut() = Body::empty();
             }
-            if !body.is_end_stream() {
-                self.tasks.spawn(discard(body));
+            if let Some(rest) = body.unread_stream() {
+                self.tasks.spawn(discard(rest));
             }
-            leave_room(&mut head.headers, &mut response);
             response
         })
-    }
-}
-
-/// Gives an answer the room of its request's headers: hyper keeps that of an answer for the next request, which would have
-/// to make it anew. A stream stays for long, and is not to hold more than it needs; nor is a connection that once had many.
-fn leave_room(room: &mut HeaderMap, response: &mut Response<Body>) {
-    let usual = room.capacity() <= USUAL_HEADERS;
-    if usual && response.body().size_hint().exact().is_some() {
-        room.clear();
-        let headers = std::mem::replace(response.headers_mut(), std::mem::take(room));
-        response.headers_mut().extend(headers);
     }
 }
 
@@ -103,7 +89,7 @@ struct Visit<'a> {
     snapshot: Arc<Snapshot>,
     admitted: Arc<Admitted>,
     profile: Option<Arc<str>>,
-    head: &'a request::Parts,
+    head: &'a Head,
     named: Named<'a>,
     /// `MCP-Protocol-Version`. A value that is not text is not absent: it is a version nobody speaks.
     version: Option<&'a str>,
@@ -144,12 +130,7 @@ fn place(path: &str) -> Place<'_> {
 }
 
 impl Gateway {
-    async fn answer(
-        self: &Arc<Self>,
-        head: &request::Parts,
-        body: &mut Incoming,
-        conn: &Conn,
-    ) -> Response<Body> {
+    async fn answer(self: &Arc<Self>, head: &Head, body: &mut Received, conn: &Conn) -> Response<Body> {
         let (cors, received) = self.receive(head, conn).await;
         let mut response = match received {
             // Where it lies: what is moved has room twice in a future.
@@ -165,14 +146,14 @@ impl Gateway {
     /// Lets a request in, or answers it at once; and what a browser is told about its origin.
     async fn receive<'a>(
         self: &'a Arc<Self>,
-        head: &'a request::Parts,
+        head: &'a Head,
         conn: &'a Conn,
     ) -> (origin::Cors<'a>, Result<Visit<'a>, Response<Body>>) {
         let snapshot = self.snapshot();
         let named = Named::read(&head.headers);
         let (headers, shown) = (&head.headers, named.shown);
         let knock = Knock { conn: &conn.gate, headers, shown, uri: &head.uri, version: head.version };
-        let version = named.version.first().map(|value| value.to_str().unwrap_or_default());
+        let version = named.version.first().map(|value| text(value).unwrap_or_default());
         // The gate checks Host and Origin when it admits; before that only where nobody is admitted, or where the answer
         // must say to a browser that its page may read it.
         let place = place(head.uri.path());
@@ -223,7 +204,7 @@ impl Gateway {
 }
 
 /// What is answered beside the endpoint itself.
-fn aside(place: &Place<'_>, head: &request::Parts, conn: &Conn, snapshot: &Snapshot) -> Response<Body> {
+fn aside(place: &Place<'_>, head: &Head, conn: &Conn, snapshot: &Snapshot) -> Response<Body> {
     match place {
         Place::Health | Place::Ready if !matches!(head.method, Verb::GET | Verb::HEAD) => {
             not_allowed("GET, HEAD")
@@ -274,7 +255,7 @@ fn not_allowed(allow: &'static str) -> Response<Body> {
     response
 }
 
-fn preflight(cors: &origin::Cors<'_>, request: &HeaderMap) -> Response<Body> {
+fn preflight(cors: &origin::Cors<'_>, request: &Headers) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = http::StatusCode::NO_CONTENT;
     if let origin::Cors::Allowed(origin) = cors {
@@ -287,7 +268,7 @@ impl Visit<'_> {
     /// Answers, and counts what was refused before anybody counted it: a caller's mistakes are requests too.
     ///
     /// What is rare is on the heap, here and in the eras: a future has room for all its branches and is moved whole.
-    async fn serve(&self, body: &mut Incoming) -> Response<Body> {
+    async fn serve(&self, body: &mut Received) -> Response<Body> {
         let response = match self.head.method {
             Verb::POST => match self.read(body).await {
                 // Looked at where it lies: a message is moved as little as a future.
@@ -315,7 +296,7 @@ impl Visit<'_> {
     }
 
     /// The frame in the body, unless something about the request forbids to look at it.
-    async fn read(&self, body: &mut Incoming) -> Result<(Accept, Frame), Box<Response<Body>>> {
+    async fn read(&self, body: &mut Received) -> Result<(Accept, Frame), Box<Response<Body>>> {
         let refuse = |status, code, message: &'static str| {
             Box::new(refused(None, &Refusal::new(status, code, message)))
         };
@@ -428,8 +409,8 @@ fn id_of(message: &Message) -> Option<&Id> {
     if let Message::Request(request) = message { Some(&request.id) } else { None }
 }
 
-/// Reads what is left of a refused body, for a while. A connection that is closed with unread bytes is reset, and a reset
-/// takes the answer with it before the client has seen why.
+/// Reads what is left of a refused body, for a while: a stream that is given up is reset, and some clients take that for
+/// the answer.
 async fn discard(mut body: Incoming) {
     let rest = async {
         let mut left = DISCARDED;
@@ -441,12 +422,11 @@ async fn discard(mut body: Incoming) {
             left -= length;
         }
     };
-    // However it ends, the connection is closed unless the body is over.
     drop(time::timeout(LINGER, rest).await);
 }
 
 /// The whole body, if it is small and quick enough.
-async fn collect(body: &mut Incoming, limit: usize) -> Result<Bytes, Refusal> {
+async fn collect(body: &mut Received, limit: usize) -> Result<Bytes, Refusal> {
     let too_large =
         || Refusal::new(413, code::INVALID_REQUEST, format!("the body is larger than {limit} bytes"));
     if body.size_hint().lower() > limit as u64 {
@@ -489,28 +469,4 @@ async fn collect(body: &mut Incoming, limit: usize) -> Result<Bytes, Refusal> {
         }
     })
     .await
-}
-
-#[cfg(test)]
-mod tests {
-    use http::HeaderValue;
-
-    use super::*;
-
-    #[test]
-    fn an_answer_has_its_own_headers_and_the_room_of_a_usual_request() {
-        for (count, taken) in [(USUAL_HEADERS / 2, true), (2 * USUAL_HEADERS, false)] {
-            let mut asked = HeaderMap::with_capacity(count);
-            let room = asked.capacity();
-            asked.insert(header::AUTHORIZATION, HeaderValue::from_static("secret"));
-            let mut response = json_status(200, "{}");
-            leave_room(&mut asked, &mut response);
-            let headers = response.headers();
-            assert_eq!(
-                (headers.len(), headers[header::CONTENT_TYPE].as_bytes()),
-                (1, &b"application/json"[..])
-            );
-            assert_eq!(headers.capacity() >= room, taken, "{count}");
-        }
-    }
 }

@@ -26,14 +26,12 @@ use std::{
 
 use bytes::Bytes;
 use futures_core::future::BoxFuture;
-use http::{Request, Response};
+use http::Response;
 use http_body::Body;
-use hyper::{
-    body::Incoming,
-    server::conn::{http1, http2},
-};
+use hyper::server::conn::http2;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use moongate_core::task::Group;
+use moongate_security::Head;
 use moongate_telemetry::Gauge;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -47,6 +45,7 @@ use tracing::{debug, info, warn};
 use self::{
     activity::{Activity, Verdict, Watched},
     drain::Backlog,
+    http1::Http1,
     prelude::{Prefixed, Protocol},
     presence::Presence,
     service::Answering,
@@ -54,7 +53,7 @@ use self::{
 
 mod activity;
 mod drain;
-mod nudge;
+mod http1;
 mod prelude;
 mod presence;
 mod service;
@@ -63,6 +62,7 @@ mod tests;
 
 pub use activity::Times;
 pub use drain::{Drain, Patience};
+pub use http1::Received;
 
 /// A TLS handshake that takes longer is an attack or a dead peer.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -83,7 +83,8 @@ pub trait App: Send + Sync + 'static {
     /// Answers one request. The future is dropped when the client goes away.
     fn handle(
         self: Arc<Self>,
-        request: Request<Incoming>,
+        head: Head,
+        body: Received,
         conn: Arc<Conn>,
     ) -> BoxFuture<'static, Response<Self::Body>>;
 }
@@ -358,19 +359,17 @@ impl<A: App> Server<A> {
     where
         S: AsyncRead + AsyncWrite + Presence + Unpin + Send + 'static,
     {
-        let service = Answering {
-            app: Arc::clone(&self.app),
-            conn,
-            activity: Arc::clone(&activity),
-            nudge: Arc::default(),
-        };
-        let stream = TokioIo::new(stream);
+        let app = Arc::clone(&self.app);
         match protocol {
             // Each on the heap: a connection has the room its own protocol needs, not that of the larger one.
-            Protocol::Http1 => Ok(Box::pin(self.http1::<S>().serve_connection(stream, service)).await?),
+            Protocol::Http1 => {
+                let connection = Http1::new(stream, app, conn, activity, self.options.max_header);
+                Ok(Box::pin(connection.serve()).await?)
+            }
             Protocol::Http2 => {
                 activity.multiplex();
-                let mut connection = Box::pin(self.http2().serve_connection(stream, service));
+                let service = Answering { app, conn, activity: Arc::clone(&activity) };
+                let mut connection = Box::pin(self.http2().serve_connection(TokioIo::new(stream), service));
                 let mut told = false;
                 std::future::poll_fn(|cx| {
                     if !told && activity.should_go_away() {
@@ -383,15 +382,6 @@ impl<A: App> Server<A> {
                 Ok(())
             }
         }
-    }
-
-    fn http1<S: Presence>(&self) -> http1::Builder {
-        let mut builder = http1::Builder::new();
-        // A client that closes its side has left. hyper looks for it only where the stream cannot tell.
-        builder.half_close(S::TELLS);
-        // Times are `activity`'s: hyper's one timer would cut idle connections at the time a head has.
-        builder.header_read_timeout(None).max_header_size(self.options.max_header);
-        builder
     }
 
     fn http2(&self) -> http2::Builder<OnGroup> {

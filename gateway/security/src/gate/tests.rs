@@ -2,12 +2,12 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use http::{HeaderMap, HeaderName, HeaderValue, Uri, Version};
+use http::{Uri, Version};
 use moongate_core::{Scope, Soon};
 use moongate_storage::{MemoryOptions, MemoryState};
 
 use super::*;
-use crate::{Conn, Error, LocalToken, Reason, Shown, TokenFile};
+use crate::{Conn, Error, Headers, LocalToken, Reason, Shown, TokenFile};
 
 /// A caller that passed, for tests of what comes after the gate.
 pub(crate) fn admitted(principal: Principal, scopes: Scopes) -> Admitted {
@@ -50,20 +50,16 @@ fn gate(settings: Settings) -> Gate {
 #[derive(Clone)]
 struct Request {
     conn: Conn,
-    headers: HeaderMap,
+    headers: Headers,
     uri: Uri,
     version: Version,
 }
 
 impl Request {
-    fn new(headers: &[(&'static str, &str)]) -> Self {
-        let mut map = HeaderMap::new();
-        for (name, value) in headers {
-            map.append(HeaderName::from_static(name), HeaderValue::from_bytes(value.as_bytes()).unwrap());
-        }
+    fn new(headers: &[(&str, &str)]) -> Self {
         Self {
             conn: Conn { address: IpAddr::from([127, 0, 0, 1]), loopback_listener: true },
-            headers: map,
+            headers: headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect(),
             uri: Uri::from_static("/mcp"),
             version: Version::HTTP_11,
         }
@@ -189,16 +185,14 @@ async fn the_origin_must_be_local_or_listed() {
 #[tokio::test]
 async fn checks_come_in_order() {
     let gate = gate(Settings::default());
-    let mut request = Request::new(&[
-        ("host", "evil.example.com"),
-        ("origin", "http://evil.example.com"),
-        ("authorization", "Bearer wrong"),
-    ]);
-    request.uri = Uri::from_static("/mcp?token=x");
+    let token = ("authorization", "Bearer wrong");
+    let origin = ("origin", "http://evil.example.com");
+    let asking = |headers: &[_]| Request { uri: Uri::from_static("/mcp?token=x"), ..Request::new(headers) };
+    let request = asking(&[("host", "evil.example.com"), origin, token]);
     assert_eq!(request.refusal(&gate).await.1, Reason::Host);
-    request.headers.insert("host", HeaderValue::from_static("localhost"));
+    let request = asking(&[("host", "localhost"), origin, token]);
     assert_eq!(request.refusal(&gate).await.1, Reason::Origin);
-    request.headers.remove("origin");
+    let mut request = asking(&[("host", "localhost"), token]);
     assert_eq!(request.refusal(&gate).await.1, Reason::TokenInQuery);
     request.uri = Uri::from_static("/mcp");
     assert_eq!(request.refusal(&gate).await.1, Reason::TokenInvalid);
@@ -409,7 +403,7 @@ fn a_preflight_needs_no_token() {
         let Request { conn, headers, uri, version } = request;
         let knock = Knock { conn, headers, shown: Shown::read(headers), uri, version: *version };
         gate.check_site(&knock).map(|cors| match cors {
-            Cors::Allowed(origin) => origin.to_str().unwrap().to_owned(),
+            Cors::Allowed(origin) => str::from_utf8(origin).unwrap().to_owned(),
             other => format!("{other:?}"),
         })
     };

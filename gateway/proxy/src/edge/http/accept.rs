@@ -1,7 +1,6 @@
 //! What a client takes and sends: `Accept` and `Content-Type`.
 
-use http::{HeaderMap, HeaderValue, header};
-use moongate_security::Said;
+use moongate_security::{Headers, Said, headers::text};
 
 /// The kinds of answer a client takes; at least one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,18 +17,17 @@ impl Accept {
 
     /// What the request takes: `accept` is what its header says first, which nearly always is all. Without `Accept`
     /// everything, `None` when it excludes both.
-    pub(super) fn read(accept: Said<'_>, headers: &HeaderMap) -> Option<Self> {
+    pub(super) fn read(accept: Said<'_>, headers: &Headers) -> Option<Self> {
         match accept {
             Said::Absent => return Some(Self { json: true, events: true }),
             // What the specification tells clients to send, and nearly all of them do.
-            Said::Once(value) if value == "application/json, text/event-stream" => {
+            Said::Once(b"application/json, text/event-stream") => {
                 return Some(Self { json: true, events: true });
             }
             Said::Once(_) | Said::Again(_) => {}
         }
         let mut accept = Self { json: false, events: false };
-        let values = headers.get_all(header::ACCEPT).iter();
-        for range in values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')) {
+        for range in headers.get_all("accept").filter_map(text).flat_map(|value| value.split(',')) {
             let (kind, parameters) = range.split_once(';').unwrap_or((range, ""));
             let kind = kind.trim_ascii();
             let is = |names: [&str; 3]| names.iter().any(|name| kind.eq_ignore_ascii_case(name));
@@ -50,12 +48,12 @@ fn is_zero_weight(parameter: &str) -> bool {
 }
 
 /// Whether the content type is JSON, with or without parameters.
-pub(super) fn is_json(content_type: Option<&HeaderValue>) -> bool {
+pub(super) fn is_json(content_type: Option<&[u8]>) -> bool {
     // What nearly all of them say.
-    if content_type.is_some_and(|value| value == "application/json") {
+    if content_type == Some(b"application/json") {
         return true;
     }
-    let text = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let text = content_type.and_then(text).unwrap_or_default();
     text.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
 }
 
@@ -63,11 +61,8 @@ pub(super) fn is_json(content_type: Option<&HeaderValue>) -> bool {
 mod tests {
     use super::*;
 
-    fn accept(values: &[&'static str]) -> Option<(bool, bool)> {
-        let mut headers = HeaderMap::new();
-        for value in values {
-            headers.append(header::ACCEPT, HeaderValue::from_static(value));
-        }
+    fn accept(values: &[&str]) -> Option<(bool, bool)> {
+        let headers: Headers = values.iter().map(|value| ("accept", value.as_bytes())).collect();
         let said = headers.iter().fold(Said::Absent, |mut said, (_, value)| {
             said.note(value);
             said
@@ -96,7 +91,7 @@ mod tests {
             ("application/jsonp", false),
             ("", false),
         ] {
-            assert_eq!(is_json(Some(&HeaderValue::from_static(text))), expected, "{text}");
+            assert_eq!(is_json(Some(text.as_bytes())), expected, "{text}");
         }
         assert!(!is_json(None));
     }

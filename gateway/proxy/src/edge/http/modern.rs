@@ -143,7 +143,7 @@ impl Visit<'_> {
             .map(|param| (&*param.header, param.path.iter().map(|step| &**step)));
         let value = |name: &str| {
             let name = format!("{}{name}", header::PARAM_PREFIX);
-            self.head.headers.get(name).map(http::HeaderValue::as_bytes)
+            self.head.headers.get(&name)
         };
         header::check_params(params, arguments, value)
             .map_err(|error| CallError::client(Kind::Rpc { error: error.clone() }, error.message))?;

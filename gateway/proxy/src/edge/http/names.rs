@@ -1,16 +1,19 @@
-//! The headers of the protocol, found in one pass: looking one up by its name hashes that name anew.
+//! The headers of the protocol, found in one pass: looking one up by its name goes through all of them.
 
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName};
+use http::HeaderName;
 use moongate_core::Tool;
-use moongate_security::{Said, Shown};
+use moongate_security::{Headers, Said, Shown, headers::text};
 use moongate_wire::header;
 
 /// `Mcp-Session-Id`
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static(header::SESSION_ID);
-/// `Last-Event-ID`
-pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static(header::LAST_EVENT_ID);
+
+const VERSION: &[u8] = header::PROTOCOL_VERSION.as_bytes();
+const METHOD: &[u8] = header::METHOD.as_bytes();
+const NAME: &[u8] = header::NAME.as_bytes();
+const SESSION: &[u8] = header::SESSION_ID.as_bytes();
 
 /// Headers with parameters that no schema declares, of which one request passes on so many.
 const MAX_UNDECLARED: usize = 32;
@@ -43,28 +46,28 @@ pub(super) struct Named<'a> {
 }
 
 impl<'a> Named<'a> {
-    pub(super) fn read(headers: &'a HeaderMap) -> Self {
+    pub(super) fn read(headers: &'a Headers) -> Self {
         let mut named = Self::default();
         let [session, assistant, thread] = &mut named.context;
         let [parent, state, baggage] = &mut named.trace;
-        for (name, value) in headers {
+        for (name, value) in headers.iter() {
             // Every header, whoever else reads it: what the gate is not shown it takes for absent.
             named.shown.note(name, value);
-            let slot = match name.as_str() {
-                header::PROTOCOL_VERSION => &mut named.version,
-                header::METHOD => &mut named.method,
-                header::NAME => &mut named.name,
-                header::SESSION_ID => &mut named.session,
-                "x-session-id" => &mut *session,
-                "x-assistant-id" => &mut *assistant,
-                "x-thread-id" => &mut *thread,
-                "traceparent" => &mut *parent,
-                "tracestate" => &mut *state,
-                "baggage" => &mut *baggage,
-                "content-type" => &mut named.content_type,
-                "accept" => &mut named.accept,
+            let slot = match name {
+                VERSION => &mut named.version,
+                METHOD => &mut named.method,
+                NAME => &mut named.name,
+                SESSION => &mut named.session,
+                b"x-session-id" => &mut *session,
+                b"x-assistant-id" => &mut *assistant,
+                b"x-thread-id" => &mut *thread,
+                b"traceparent" => &mut *parent,
+                b"tracestate" => &mut *state,
+                b"baggage" => &mut *baggage,
+                b"content-type" => &mut named.content_type,
+                b"accept" => &mut named.accept,
                 other => {
-                    named.has_params |= other.starts_with(header::PARAM_PREFIX);
+                    named.has_params |= other.starts_with(header::PARAM_PREFIX.as_bytes());
                     continue;
                 }
             };
@@ -78,20 +81,20 @@ impl<'a> Named<'a> {
 pub(super) fn repeated(said: Said<'_>) -> Option<&[u8]> {
     match said {
         Said::Absent => None,
-        Said::Once(value) => Some(value.as_bytes()),
+        Said::Once(value) => Some(value),
         Said::Again(_) => Some(b""),
     }
 }
 
 /// The `Mcp-Param-*` that `tool` does not declare, as they came; what is too much is left out. Values must be plain or
 /// encoded, so that what is not visible ASCII is none.
-pub(super) fn undeclared(headers: &HeaderMap, tool: &Tool) -> Vec<(Arc<str>, Arc<str>)> {
+pub(super) fn undeclared(headers: &Headers, tool: &Tool) -> Vec<(Arc<str>, Arc<str>)> {
     let declared =
         |name: &str| tool.header_params.iter().any(|param| param.header.eq_ignore_ascii_case(name));
     let mut room = MAX_UNDECLARED_BYTES;
     let sent = headers.iter().filter_map(|(name, value)| {
-        let name = name.as_str().strip_prefix(header::PARAM_PREFIX)?;
-        let value = value.to_str().ok().filter(|_| !name.is_empty() && !declared(name))?;
+        let name = text(name)?.strip_prefix(header::PARAM_PREFIX)?;
+        let value = text(value).filter(|_| !name.is_empty() && !declared(name))?;
         Some((name, value))
     });
     let fits = |(name, value): &(&str, &str)| {
@@ -103,15 +106,17 @@ pub(super) fn undeclared(headers: &HeaderMap, tool: &Tool) -> Vec<(Arc<str>, Arc
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
     use moongate_core::{Raw, Scope, offer::HeaderParam};
 
     use super::*;
 
+    fn headers(pairs: &[(&str, &str)]) -> Headers {
+        pairs.iter().map(|(name, value)| (*name, value.as_bytes())).collect()
+    }
+
     #[test]
     fn each_header_is_found_and_a_second_one_is_noticed() {
-        let mut headers = HeaderMap::new();
-        for (name, value) in [
+        let headers = headers(&[
             ("mcp-protocol-version", "v"),
             ("mcp-method", "m"),
             ("mcp-name", "n"),
@@ -125,9 +130,7 @@ mod tests {
             ("baggage", "b"),
             ("accept", "a"),
             ("origin", "o"),
-        ] {
-            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
-        }
+        ]);
         let named = Named::read(&headers);
         let repeated = |said: Said<'_>| repeated(said).map(<[u8]>::to_vec);
         assert_eq!(repeated(named.version), Some(b"v".to_vec()));
@@ -141,7 +144,7 @@ mod tests {
         assert_eq!(named.content_type, Said::Absent);
         assert!(named.shown.has_origin());
         assert!(!named.has_params);
-        assert_eq!(Named::read(&HeaderMap::new()).session, Said::Absent);
+        assert_eq!(Named::read(&Headers::default()).session, Said::Absent);
     }
 
     fn tool(declared: &[&str]) -> Tool {
@@ -157,32 +160,26 @@ mod tests {
 
     #[test]
     fn only_parameters_that_are_not_declared_are_passed_on_and_not_too_many() {
-        let mut headers = HeaderMap::new();
-        for (name, value) in [
-            ("mcp-param-region", "eu"),
-            ("mcp-param-other", "=?base64?!?="),
-            ("mcp-param-", "no name"),
-            ("mcp-name", "n"),
-            ("authorization", "Bearer x"),
-            ("mcp-param-other", "two"),
-        ] {
-            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
-        }
-        assert!(Named::read(&headers).has_params);
-        let bytes = HeaderValue::from_bytes(b"\xff").unwrap();
-        headers.append("mcp-param-bytes", bytes);
-        let passed = |headers: &HeaderMap| undeclared(headers, &tool(&["Region"]));
+        let sent: [(&str, &[u8]); 7] = [
+            ("mcp-param-region", b"eu"),
+            ("mcp-param-other", b"=?base64?!?="),
+            ("mcp-param-", b"no name"),
+            ("mcp-name", b"n"),
+            ("authorization", b"Bearer x"),
+            ("mcp-param-other", b"two"),
+            ("mcp-param-bytes", b"\xff"),
+        ];
+        let sent: Headers = sent.into_iter().collect();
+        assert!(Named::read(&sent).has_params);
+        let passed = |headers: &Headers| undeclared(headers, &tool(&["Region"]));
         let text = |(name, value): &(&str, &str)| ((*name).into(), (*value).into());
         let expected: Vec<(Arc<str>, Arc<str>)> =
             [("other", "=?base64?!?="), ("other", "two")].iter().map(text).collect();
-        assert_eq!(passed(&headers), expected);
-        let many = (0..100).map(|n| {
-            let name = HeaderName::from_bytes(format!("mcp-param-{n}").as_bytes()).unwrap();
-            (name, HeaderValue::from_static("v"))
-        });
-        assert_eq!(passed(&many.collect()).len(), MAX_UNDECLARED);
-        let long = HeaderValue::from_str(&"v".repeat(MAX_UNDECLARED_BYTES)).unwrap();
-        headers.insert("mcp-param-other", long);
-        assert_eq!(passed(&headers), []);
+        assert_eq!(passed(&sent), expected);
+        let many: Vec<String> = (0..100).map(|n| format!("mcp-param-{n}")).collect();
+        let many: Vec<(&str, &str)> = many.iter().map(|name| (&**name, "v")).collect();
+        assert_eq!(passed(&headers(&many)).len(), MAX_UNDECLARED);
+        let long = "v".repeat(MAX_UNDECLARED_BYTES);
+        assert_eq!(passed(&headers(&[("mcp-param-other", &long)])), []);
     }
 }

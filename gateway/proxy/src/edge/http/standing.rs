@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::{HeaderMap, HeaderValue, Uri, Version, header};
+use http::{Uri, Version};
 use moongate_core::Principal;
-use moongate_security::{Conn, Knock, Shown};
+use moongate_security::{Conn, Headers, Knock, Shown};
 
 use super::Visit;
 use crate::gateway::Gateway;
@@ -17,7 +17,7 @@ pub(super) struct Standing {
     gateway: Arc<Gateway>,
     principal: Principal,
     conn: Conn,
-    headers: HeaderMap,
+    headers: Headers,
     uri: Uri,
     version: Version,
 }
@@ -26,12 +26,9 @@ impl Standing {
     /// The caller of `visit`, with the headers the gate reads and no others. All copied: a part of the request would keep
     /// the whole buffer it was read into, for as long as the stream is open.
     pub(super) fn of(visit: &Visit<'_>) -> Self {
-        let shown = [header::HOST, header::ORIGIN, header::AUTHORIZATION];
-        let copied = |value: &HeaderValue| HeaderValue::from_bytes(value.as_bytes()).ok();
-        let headers = shown
-            .into_iter()
-            .filter_map(|name| Some((name.clone(), copied(visit.head.headers.get(&name)?)?)))
-            .collect();
+        let shown = ["host", "origin", "authorization"];
+        let headers =
+            shown.into_iter().filter_map(|name| Some((name, visit.head.headers.get(name)?))).collect();
         let uri = Uri::try_from(visit.head.uri.to_string()).unwrap_or_default();
         Self {
             gateway: Arc::clone(visit.gateway),

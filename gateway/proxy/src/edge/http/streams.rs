@@ -3,14 +3,14 @@
 use std::{pin::pin, sync::Arc};
 
 use http::Response;
+use moongate_security::headers::text;
 use moongate_storage::EventId;
-use moongate_wire::{Method, Raw, Refusal, Version, code};
+use moongate_wire::{Method, Raw, Refusal, Version, code, header};
 use tokio::time::Instant;
 
 use super::{
     answer,
     legacy::{InSession, Patient},
-    names,
     standing::Standing,
 };
 use crate::{
@@ -61,7 +61,7 @@ impl InSession<'_> {
 
     /// The GET stream: back to an earlier stream, or what changes from now on.
     pub(super) async fn open_stream(&self) -> Response<Body> {
-        let last = self.visit.head.headers.get(names::LAST_EVENT_ID).and_then(|value| value.to_str().ok());
+        let last = self.visit.head.headers.get(header::LAST_EVENT_ID).and_then(text);
         match last {
             Some(last) => self.resume(last).await,
             None => self.listen(None).await,

@@ -1,12 +1,10 @@
 //! What one connection is doing, and when that has taken too long.
 //!
-//! hyper has one timer for two things: waiting for a request and reading its head. Here they are two: a connection may be
-//! idle for long, but a head that has begun must be complete soon. A client that does not read its answer is noticed
+//! A connection may be idle for long, but a head that has begun must be complete soon. A client that does not read its answer is noticed
 //! too. In: bytes read and written ([`Watched`]), requests begun ([`Activity::begin`]) and what of their answers waits
 //! ([`Running`]). Out: a verdict when the connection's timer asks.
 
 use std::{
-    cell::RefCell,
     io,
     pin::Pin,
     sync::{
@@ -23,10 +21,6 @@ use tokio::{
 };
 
 use super::presence::Presence;
-
-/// What is put together into one piece before it is written. Nearly every answer with its head is smaller; what is larger
-/// would cost more to copy than it saves.
-const WHOLE: usize = 8 * 1024;
 
 /// How long a connection that was told to end may take to do so.
 const LINGER: Duration = Duration::from_secs(1);
@@ -366,22 +360,10 @@ impl<S> Watched<S> {
     }
 }
 
-impl<S: Presence> Watched<S> {
-    fn wrote<T>(&self, cx: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+impl<S> Watched<S> {
+    fn wrote<T>(&self, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         self.activity.write_was(result.is_pending());
-        if result.is_pending() {
-            self.attended(cx)?;
-        }
         result
-    }
-
-    /// Fails when the client of the request that runs has left. Of several that run the reader finds out.
-    fn attended(&self, cx: &mut Context<'_>) -> io::Result<()> {
-        let asks = S::TELLS && self.activity.is_running() && !self.activity.is_multiplexed();
-        if asks && self.stream.poll_gone(cx).is_ready() {
-            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the client has left"));
-        }
-        Ok(())
     }
 }
 
@@ -411,16 +393,15 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Presence + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.wrote(cx, result)
+        self.wrote(result)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let result = Pin::new(&mut self.stream).poll_flush(cx);
-        self.attended(cx)?;
-        self.wrote(cx, result)
+        self.wrote(result)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -432,34 +413,13 @@ impl<S: AsyncWrite + Presence + Unpin> AsyncWrite for Watched<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let small = bufs.len() > 1 && bufs.iter().map(|part| part.len()).sum::<usize>() <= WHOLE;
-        let stream = Pin::new(&mut self.stream);
-        let result = if small {
-            joined(bufs, |whole| stream.poll_write(cx, whole))
-        } else {
-            stream.poll_write_vectored(cx, bufs)
-        };
-        self.wrote(cx, result)
+        let result = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.wrote(result)
     }
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
     }
-}
-
-/// Gives `write` all parts as one: the kernel takes a list of pieces up one by one, which costs more than copying them
-/// here. `write` must not come here again: no [`Watched`] holds another.
-fn joined<R>(parts: &[io::IoSlice<'_>], write: impl FnOnce(&[u8]) -> R) -> R {
-    thread_local! {
-        static JOINED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    }
-    JOINED.with_borrow_mut(|joined| {
-        joined.clear();
-        for part in parts {
-            joined.extend_from_slice(part);
-        }
-        write(joined)
-    })
 }
 
 #[cfg(test)]
@@ -535,44 +495,6 @@ mod tests {
         far.read_exact(&mut read).await.unwrap();
         near.write_all(b"x").await.unwrap();
         assert!(matches!(activity.verdict(Instant::now() + TIMES.write * 2, &TIMES), Verdict::Wait(_)));
-    }
-
-    /// Takes all of one piece, and of several pieces the first.
-    #[derive(Default)]
-    struct Taken(Vec<Vec<u8>>);
-
-    impl Presence for Taken {
-        const TELLS: bool = false;
-
-        fn poll_gone(&self, _: &mut Context<'_>) -> Poll<()> {
-            Poll::Pending
-        }
-    }
-
-    impl AsyncWrite for Taken {
-        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-            self.0.push(buf.to_vec());
-            Poll::Ready(Ok(buf.len()))
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-    }
-
-    #[tokio::test]
-    async fn small_parts_are_written_in_one_piece_and_large_ones_are_not_copied() {
-        let (head, small, large) = (b"head".to_vec(), b"body".to_vec(), vec![b'x'; WHOLE]);
-        for (body, expected) in [(&small, b"headbody".as_slice()), (&large, b"head"), (&small, b"headbody")] {
-            let mut stream = Watched::new(Taken::default(), Arc::new(Activity::new()));
-            let parts = [io::IoSlice::new(&head), io::IoSlice::new(body)];
-            assert_eq!(stream.write_vectored(&parts).await.unwrap(), expected.len());
-            assert_eq!(stream.into_inner().0, [expected]);
-        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,9 +1,7 @@
 //! Whether the client of a request that runs is still there.
 //!
-//! hyper finds that out by reading on while it waits for the answer. For that it takes a new buffer, of eight kilobytes and
-//! with every request that is not answered at once, because the request holds the old one. A socket can be asked without
-//! reading: then hyper is told not to look, and [`Watched`](super::activity::Watched) asks whenever hyper flushes, which
-//! it does each time it is polled.
+//! That can be found out by reading on while the answer is made, which takes another buffer, because the request holds the
+//! first. A socket can be asked without reading.
 
 use std::{
     mem::MaybeUninit,

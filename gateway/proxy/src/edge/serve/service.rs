@@ -1,5 +1,5 @@
-//! Between hyper and the application: counts the requests of a connection, follows their answers until they are written,
-//! and says good-bye while draining.
+//! Between hyper, which speaks HTTP/2, and the application: counts the requests of a connection, and follows their answers
+//! until they are written.
 
 use std::{
     convert::Infallible,
@@ -11,14 +11,15 @@ use std::{
 
 use bytes::{Buf, Bytes};
 use futures_core::future::BoxFuture;
-use http::{HeaderValue, Request, Response, Version, header::CONNECTION};
+use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::{body::Incoming, service::Service};
+use moongate_security::Head;
 
 use super::{
     App, Conn,
     activity::{Activity, Running},
-    nudge::{Nudge, Nudged},
+    http1::Received,
 };
 
 /// One connection's view of the application.
@@ -27,16 +28,12 @@ pub(super) struct Answering<A> {
     pub(super) app: Arc<A>,
     pub(super) conn: Arc<Conn>,
     pub(super) activity: Arc<Activity>,
-    /// Of the requests of a connection that has one at a time.
-    pub(super) nudge: Arc<Nudge>,
 }
 
 /// The answer to one request, while the application works on it.
 pub(super) struct Answer<B> {
     inner: BoxFuture<'static, Response<B>>,
-    nudged: Nudged,
     running: Running,
-    version: Version,
 }
 
 /// A body that keeps its request counted until it is sent or given up.
@@ -60,12 +57,14 @@ impl<A: App> Service<Request<Incoming>> for Answering<A> {
     type Future = Answer<A::Body>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let nudge = if self.activity.is_multiplexed() { Arc::default() } else { Arc::clone(&self.nudge) };
+        let (parts, body) = request.into_parts();
         Answer {
-            nudged: nudge.answer(),
             running: self.activity.begin(),
-            version: request.version(),
-            inner: Arc::clone(&self.app).handle(request, Arc::clone(&self.conn)),
+            inner: Arc::clone(&self.app).handle(
+                Head::from(parts),
+                Received::from(body),
+                Arc::clone(&self.conn),
+            ),
         }
     }
 }
@@ -74,12 +73,7 @@ impl<B> Future for Answer<B> {
     type Output = Result<Response<Counted<B>>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { inner, nudged, .. } = &mut *self;
-        let mut response = ready!(nudged.poll(cx, |cx| inner.as_mut().poll(cx)));
-        // HTTP/2 has no such header: it is sent away with a GOAWAY.
-        if self.running.is_last() && self.version < Version::HTTP_2 {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        }
+        let response = ready!(self.inner.as_mut().poll(cx));
         let running = self.running.clone();
         Poll::Ready(Ok(response.map(|inner| Counted { inner, running })))
     }

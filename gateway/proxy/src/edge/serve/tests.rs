@@ -6,8 +6,10 @@ use std::{
 };
 
 use futures_util::FutureExt as _;
+use http::Request;
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::Incoming;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     sync::Notify,
@@ -51,12 +53,13 @@ impl App for Site {
 
     fn handle(
         self: Arc<Self>,
-        request: Request<Incoming>,
+        head: Head,
+        _: Received,
         conn: Arc<Conn>,
     ) -> BoxFuture<'static, Response<TestBody>> {
         async move {
             self.arrived.notify_one();
-            let body = match request.uri().path() {
+            let body = match head.uri.path() {
                 "/stream" => stream(self.text("first\n"), conn),
                 path => {
                     if path == "/wait" {
