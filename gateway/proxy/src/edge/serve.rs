@@ -80,7 +80,8 @@ pub trait App: Send + Sync + 'static {
     /// The body of its answers.
     type Body: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static;
 
-    /// Answers one request. The future is dropped when the client goes away.
+    /// Answers one request. The future is dropped when the client goes away. The body is read while the future is polled,
+    /// and by no other task.
     fn handle(
         self: Arc<Self>,
         head: Head,

@@ -38,7 +38,7 @@ fn a_body_ends_where_it_says_and_what_follows_is_left() {
     assert_eq!(read(Decoder::until_closed(), &[b"{", b"}"]), whole("{}", ""));
     for (text, body, behind) in [
         ("2\r\n{}\r\n0\r\n\r\nPOST", "{}", "POST"),
-        ("1;x=y\r\n{\r\n01\r\n}\r\n0\r\na: b\r\n\r\n", "{}", ""),
+        ("1;x=y\r\n{\r\n01 \t;z\r\n}\r\n0 \r\na: b\r\n\r\n", "{}", ""),
         ("0\r\n\r\n0\r\n", "", "0\r\n"),
         ("A\r\n0123456789\r\n0\r\n\r\n", "0123456789", ""),
     ] {
@@ -52,6 +52,14 @@ fn what_is_doubtful_is_refused_and_what_is_cut_off_is_not_taken_for_whole() {
     assert_eq!(read(Decoder::chunked(), &[b"2\r\n{}\r\n"]), Ok(None));
     for (text, expected) in [
         ("2 2\r\n{}\r\n", Garbled::Size),
+        (" 2\r\n{}\r\n", Garbled::Size),
+        ("\u{c}2\r\n{}\r\n", Garbled::Size),
+        ("2\u{c}\r\n{}\r\n", Garbled::Size),
+        ("2\r\r\n{}\r\n", Garbled::LineEnd),
+        ("2;a\rb\r\n{}\r\n", Garbled::LineEnd),
+        ("0\r\nGET /x HTTP/1.1\r\nHost: a\r\n\r\n", Garbled::Trailer),
+        ("0\r\n: a\r\n\r\n", Garbled::Trailer),
+        ("0\r\n a: b\r\n\r\n", Garbled::Trailer),
         ("-1\r\n", Garbled::Size),
         ("+1\r\n", Garbled::Size),
         ("\r\n", Garbled::Size),
@@ -64,6 +72,8 @@ fn what_is_doubtful_is_refused_and_what_is_cut_off_is_not_taken_for_whole() {
     }
     let long = "x".repeat(MAX_SIZE_LINE);
     assert_eq!(read(Decoder::chunked(), &[format!("1;{long}").as_bytes()]), Err(Garbled::LongLine));
+    let extended = format!("1;{}\r\nx\r\n", &long[2..]).repeat(MAX_EXTENSIONS / MAX_SIZE_LINE + 1);
+    assert_eq!(read(Decoder::chunked(), &[extended.as_bytes()]), Err(Garbled::Extensions));
     let trailers = format!("0\r\n{}\r\n", "a: b\r\n".repeat(MAX_TRAILERS / 6 + 2));
     assert!(read(Decoder::chunked(), &[trailers.as_bytes()]).is_err());
 }

@@ -207,7 +207,8 @@ impl Activity {
         self.is_leaving() && !self.is_running() && self.head.load(Ordering::Acquire) == 0
     }
 
-    fn bytes_arrived(&self) {
+    /// Something of a head has come, if no request runs.
+    pub(super) fn bytes_arrived(&self) {
         let tracked = !self.is_multiplexed();
         if tracked && !self.is_running() && self.head.load(Ordering::Acquire) == 0 {
             self.head.store(JUST_NOW, Ordering::Release);

@@ -144,7 +144,7 @@ where
             }
         }
         self.stream.shutdown().await?;
-        if unread || !self.buffer.is_empty() {
+        if unread || !self.buffer.is_empty() || poll_fn(|cx| Poll::Ready(self.has_more(cx))).await {
             // Whatever it is: the connection is over.
             drop(time::timeout(LINGER, self.skip_all()).await);
         }
@@ -154,11 +154,23 @@ where
     /// The next request; the status to refuse it with when it is none; `None` when the client, or the gateway, has ended
     /// the connection between two.
     async fn next_request(&mut self) -> io::Result<Option<Result<Asked, StatusCode>>> {
+        let mut seen = 0;
         loop {
-            if !self.buffer.is_empty()
-                && let Some(read) = request::read(&mut self.buffer, self.max_head).transpose()
-            {
-                return Ok(Some(read));
+            if seen == 0 {
+                request::skip_empty_lines(&mut self.buffer);
+            }
+            if self.buffer.is_empty() {
+                // Nobody knows for how long nothing comes.
+                if self.buffer.capacity() > 2 * ROOM {
+                    self.buffer = BytesMut::new();
+                }
+            } else {
+                if let Some(read) = request::read(&mut self.buffer, seen, self.max_head).transpose() {
+                    return Ok(Some(read));
+                }
+                seen = self.buffer.len();
+                // It may have come with the request before it.
+                self.activity.bytes_arrived();
             }
             self.buffer.reserve(ROOM);
             if self.stream.read_buf(&mut self.buffer).await? == 0 {
@@ -187,7 +199,9 @@ where
             self.out.extend_from_slice(std::mem::take(&mut rest.unsaid));
         }
         // A client that was not told to go on may do so or not: nobody knows what comes next.
-        let readable = intake.as_ref().is_none_or(|rest| !rest.broken && rest.unsaid.is_empty());
+        let readable =
+            |rest: &Intake| !rest.broken && rest.unsaid.is_empty() && rest.decoder.left() <= DISCARDED as u64;
+        let readable = intake.as_ref().is_none_or(readable);
         let keeps = self.write(response, current, for_head, keeps && readable, &running).await?;
         match intake {
             None if keeps => Ok(Next::Request),
@@ -240,6 +254,8 @@ where
             let written = ready!(Pin::new(&mut self.stream).poll_write(cx, intake.unsaid))?;
             intake.unsaid = intake.unsaid.get(written..).unwrap_or_default();
         }
+        // Encrypted, a word that was written may not have been sent.
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
         let piece = loop {
             match intake.decoder.next(&mut self.buffer) {
                 Ok(Step::Data(data)) => break Some(Ok(data)),
@@ -276,6 +292,12 @@ where
             }
         }
         false
+    }
+
+    /// Whether the client has sent something that nobody has read.
+    fn has_more(&mut self, cx: &mut Context<'_>) -> bool {
+        self.buffer.reserve(AHEAD);
+        matches!(pin!(self.stream.read_buf(&mut self.buffer)).poll(cx), Poll::Ready(Ok(read)) if read > 0)
     }
 
     /// Writes an answer. True when another request may follow.
@@ -318,6 +340,9 @@ where
             match turn {
                 Turn::Data(data) => {
                     written += data.len() as u64;
+                    if length.is_some_and(|length| written > length) {
+                        break;
+                    }
                     self.write_data(data, chunks).await?;
                 }
                 Turn::Pause => self.write_out().await?,
@@ -360,6 +385,7 @@ where
         } else {
             let mut both = Buf::chain(self.out.as_slice(), data);
             self.stream.write_all_buf(&mut both).await?;
+            self.stream.flush().await?;
             self.out.clear();
         }
         if chunks {

@@ -296,6 +296,34 @@ async fn a_slow_head_is_cut_long_before_an_idle_connection() {
     assert_eq!(start.elapsed().as_secs(), Times::default().idle.as_secs());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_slow_head_is_cut_also_when_it_began_behind_another_request() {
+    let server = Running::start(Options::default()).await;
+    let mut client = server.client().await;
+    client.stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\nGET / HTT").await.unwrap();
+    client.answer().await.unwrap();
+    let start = Instant::now();
+    assert!(client.is_closed().await);
+    assert_eq!(start.elapsed().as_secs(), Times::default().head.as_secs());
+}
+
+#[tokio::test]
+async fn a_request_that_has_begun_is_answered_while_draining() {
+    let server = Running::start(Options::default()).await;
+    let mut client = server.client().await;
+    client.stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\nGET / HTT").await.unwrap();
+    client.answer().await.unwrap();
+    let rest = async {
+        // By then it would be sent away for being quiet.
+        time::sleep(2 * Times::default().quiet).await;
+        client.stream.write_all(b"P/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+        client.answer().await
+    };
+    let (answer, cut) = tokio::join!(rest, server.drain.finish(Patience::default()));
+    assert!(answer.unwrap().0.contains("connection: close"));
+    assert_eq!(cut, 0);
+}
+
 #[tokio::test]
 async fn a_head_over_the_bound_is_refused() {
     let server = Running::start(Options::default()).await;

@@ -5,7 +5,7 @@
 
 use std::{mem::MaybeUninit, ops::Range};
 
-use bytes::BytesMut;
+use bytes::{Buf as _, BytesMut};
 use http::{Method, StatusCode, Uri, Version};
 use moongate_security::{Head, Headers, headers::Line};
 use moongate_wire::body::{self, Decoder};
@@ -36,11 +36,17 @@ struct Framing {
     waits: bool,
 }
 
-/// Takes a head of at most `most` bytes from the front of `buffer`, if all of it has come.
+/// Takes a head of at most `most` bytes from the front of `buffer`, if all of it has come. Of what is there, the first
+/// `seen` bytes were looked at before.
 ///
 /// # Errors
 /// The status to refuse it with. Nothing that follows can be understood then.
-pub(super) fn read(buffer: &mut BytesMut, most: usize) -> Result<Option<Asked>, StatusCode> {
+pub(super) fn read(buffer: &mut BytesMut, seen: usize, most: usize) -> Result<Option<Asked>, StatusCode> {
+    // What is no head is known from its first bytes; after those it is not read again before there is an end in it.
+    if seen > 0 && buffer.len() <= most && !has_end(buffer.get(seen.saturating_sub(3)..).unwrap_or_default())
+    {
+        return Ok(None);
+    }
     let mut room = [const { MaybeUninit::uninit() }; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut []);
     let length = match parsed.parse_with_uninit_headers(buffer, &mut room) {
@@ -68,6 +74,21 @@ pub(super) fn read(buffer: &mut BytesMut, most: usize) -> Result<Option<Asked>, 
     let head = Head { method, uri, version, headers: Headers::of(buffer.split_to(length), lines) };
     let keeps = framing.keeps && !framing.closes;
     Ok(Some(Asked { head, body, keeps, waits: framing.waits && version == Version::HTTP_11 }))
+}
+
+/// Whether there is an empty line behind another.
+fn has_end(text: &[u8]) -> bool {
+    let mut ends = memchr::memchr_iter(b'\n', text);
+    ends.any(|at| {
+        let rest = text.get(at + 1..).unwrap_or_default();
+        rest.starts_with(b"\n") || rest.starts_with(b"\r\n")
+    })
+}
+
+/// What may stand before a request: an empty line, which some clients send behind a body.
+pub(super) fn skip_empty_lines(buffer: &mut BytesMut) {
+    let empty = buffer.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    buffer.advance(empty);
 }
 
 fn bad<E>(_: E) -> StatusCode {
@@ -103,7 +124,7 @@ impl Framing {
                 }
             }
             6 if name.eq_ignore_ascii_case(b"expect") => {
-                self.waits = value.trim_ascii().eq_ignore_ascii_case(b"100-continue");
+                self.waits |= value.trim_ascii().eq_ignore_ascii_case(b"100-continue");
             }
             _ => {}
         }

@@ -11,7 +11,12 @@ use std::{
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Empty, Full, StreamBody, combinators::UnsyncBoxBody};
 use moongate_security::Head;
-use tokio::{io::DuplexStream, net::TcpListener, sync::Notify, task::JoinSet};
+use tokio::{
+    io::DuplexStream,
+    net::{TcpListener, TcpStream},
+    sync::Notify,
+    task::JoinSet,
+};
 
 use super::{
     super::{Drain, activity::Watched},
@@ -65,6 +70,15 @@ impl App for Site {
                     let pieces =
                         ["one", "", "two"].map(|piece| Ok(Frame::data(Bytes::from_static(piece.as_bytes()))));
                     StreamBody::new(futures_util::stream::iter(pieces)).boxed_unsync()
+                }
+                "/silent" => {
+                    let unanswered = Unanswered(Arc::clone(&self.dropped));
+                    self.arrived.notify_one();
+                    let silence = futures_util::stream::once(async move {
+                        let _unanswered = unanswered;
+                        std::future::pending().await
+                    });
+                    StreamBody::new(silence).boxed_unsync()
                 }
                 "/wait" => {
                     let _unanswered = Unanswered(Arc::clone(&self.dropped));
@@ -299,25 +313,54 @@ async fn an_answer_that_is_shorter_than_it_said_ends_with_its_connection() {
     assert!(client.served.join_next().await.unwrap().unwrap().is_err());
 }
 
+/// One end of a connection, and the other, served.
+async fn connected() -> (TcpStream, Arc<Site>, JoinSet<io::Result<()>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let far = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let site = Arc::new(Site::default());
+    let served = served(listener.accept().await.unwrap().0, &site);
+    (far, site, served)
+}
+
 #[tokio::test]
 async fn a_request_is_dropped_when_its_client_leaves() {
-    // One that has to be read to be noticed, and one that can be asked.
-    let mut client = Client::new();
-    client.far.write_all(b"GET /wait HTTP/1.1\r\n\r\n").await.unwrap();
-    client.site.arrived.notified().await;
-    assert_eq!(client.site.dropped.load(Ordering::Acquire), 0);
-    drop(client.far);
-    assert!(client.served.join_next().await.unwrap().unwrap().is_err());
-    assert_eq!(client.site.dropped.load(Ordering::Acquire), 1);
+    for path in ["/wait", "/silent"] {
+        let request = format!("GET {path} HTTP/1.1\r\n\r\n");
+        // One that has to be read to be noticed, and one that can be asked.
+        let mut client = Client::new();
+        client.far.write_all(request.as_bytes()).await.unwrap();
+        client.site.arrived.notified().await;
+        assert_eq!(client.site.dropped.load(Ordering::Acquire), 0);
+        drop(client.far);
+        assert!(client.served.join_next().await.unwrap().unwrap().is_err());
+        assert_eq!(client.site.dropped.load(Ordering::Acquire), 1, "{path}");
 
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mut far = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-    let site = Arc::new(Site::default());
-    let mut served = served(listener.accept().await.unwrap().0, &site);
-    far.write_all(b"GET /wait HTTP/1.1\r\n\r\n").await.unwrap();
-    site.arrived.notified().await;
-    assert_eq!(site.dropped.load(Ordering::Acquire), 0);
-    drop(far);
-    assert!(served.join_next().await.unwrap().unwrap().is_err());
-    assert_eq!(site.dropped.load(Ordering::Acquire), 1);
+        let (mut far, site, mut served) = connected().await;
+        far.write_all(request.as_bytes()).await.unwrap();
+        site.arrived.notified().await;
+        assert_eq!(site.dropped.load(Ordering::Acquire), 0);
+        drop(far);
+        assert!(served.join_next().await.unwrap().unwrap().is_err());
+        assert_eq!(site.dropped.load(Ordering::Acquire), 1, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn the_last_answer_is_not_lost_to_what_its_client_still_sends() {
+    // More than the buffers of both sockets hold.
+    let long = "x".repeat(32 << 20);
+    for head in [
+        "nonsense\r\n\r\n".to_owned(),
+        format!("POST /unread HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", long.len()),
+    ] {
+        let (mut far, _site, mut served) = connected().await;
+        far.write_all(head.as_bytes()).await.unwrap();
+        // Whoever closes with unread bytes resets, and then neither of these succeeds.
+        far.write_all(long.as_bytes()).await.unwrap();
+        far.shutdown().await.unwrap();
+        let mut said = String::new();
+        far.read_to_string(&mut said).await.unwrap();
+        assert!(said.starts_with("HTTP/1.1 ") && said.contains("connection: close"), "{said}");
+        assert!(served.join_next().await.unwrap().unwrap().is_ok());
+    }
 }

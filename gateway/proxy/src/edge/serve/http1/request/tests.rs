@@ -8,7 +8,7 @@ const MOST: usize = 16 * 1024;
 
 fn parse(text: &str) -> Result<Option<(Asked, BytesMut)>, u16> {
     let mut buffer = BytesMut::from(text);
-    let read = read(&mut buffer, MOST).map_err(|status| status.as_u16())?;
+    let read = read(&mut buffer, 0, MOST).map_err(|status| status.as_u16())?;
     Ok(read.map(|asked| (asked, buffer)))
 }
 
@@ -109,6 +109,24 @@ fn what_is_doubtful_is_refused() {
 }
 
 #[test]
+fn a_head_is_not_read_again_before_it_may_have_ended() {
+    for text in ["GET / HTTP/1.1\r\na: b\r\n\r\n", "GET / HTTP/1.1\na: b\n\n", "GET / HTTP/1.1\r\na: b\n\r\n"]
+    {
+        let mut buffer = BytesMut::new();
+        for (seen, byte) in text.bytes().enumerate() {
+            assert!(read(&mut buffer, seen.saturating_sub(1), MOST).unwrap().is_none(), "{text:?} at {seen}");
+            buffer.extend_from_slice(&[byte]);
+        }
+        assert!(read(&mut buffer, text.len() - 1, MOST).unwrap().is_some(), "{text:?}");
+    }
+    // Nobody looks: this is no head, and would be refused.
+    let mut buffer = BytesMut::from("GET / HTTP/1.1\r\na: \0");
+    assert!(read(&mut buffer, 10, MOST).unwrap().is_none());
+    buffer.extend_from_slice(b"\r\n\r\n");
+    assert_eq!(read(&mut buffer, 20, MOST).err(), Some(StatusCode::BAD_REQUEST));
+}
+
+#[test]
 fn a_head_does_not_grow_for_ever() {
     let long = "x".repeat(MOST);
     assert_eq!(parse(&format!("GET / HTTP/1.1\r\na: {long}")).err(), Some(431));
@@ -131,9 +149,10 @@ proptest! {
         let text = format!("GET / HTTP/1.1\r\n{}\r\n", lines.concat());
         let (first, second) = text.split_at(cut.index(text.len()));
         let mut buffer = BytesMut::from(first);
-        prop_assert!(read(&mut buffer, MOST).unwrap().is_none());
+        prop_assert!(read(&mut buffer, 0, MOST).unwrap().is_none());
+        let seen = buffer.len();
         buffer.extend_from_slice(second.as_bytes());
-        let asked = read(&mut buffer, MOST).unwrap().unwrap();
+        let asked = read(&mut buffer, seen, MOST).unwrap().unwrap();
         let said: Vec<_> = asked.head.headers.iter().map(|(name, said)| (name.to_vec(), said.to_vec())).collect();
         let expected: Vec<_> = names
             .iter()
@@ -148,7 +167,7 @@ proptest! {
             let mut buffer = BytesMut::from(start);
             buffer.extend_from_slice(&text);
             buffer.extend_from_slice(b"\r\n\r\n");
-            let _read = read(&mut buffer, MOST).is_ok();
+            let _read = read(&mut buffer, 0, MOST).is_ok();
         }
     }
 }
