@@ -98,8 +98,9 @@ impl Headers {
 
 /// The text of a value: visible ASCII, blanks and tabs. What holds anything else is none.
 pub fn text(value: &[u8]) -> Option<&str> {
-    let plain = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t');
-    str::from_utf8(value).ok().filter(|_| value.iter().all(plain))
+    // All of them, not up to the first that is not: that goes many at a time.
+    let plain = value.iter().fold(true, |plain, byte| plain & matches!(byte, b' '..=b'~' | b'\t'));
+    if plain { str::from_utf8(value).ok() } else { None }
 }
 
 /// A copy, which does not keep what it was made of.
