@@ -250,6 +250,12 @@ fn every_byte_is_plain_or_special_at_every_offset() {
                 assert_eq!(plain_length(&text), expected, "{byte:#x} at {at} among {filler:#x}");
                 for end in [at + 1, 20] {
                     assert_eq!(is_plain(&text[..end]), !special, "{byte:#x} at {at} of {end} {filler:#x}");
+                    let expected = if special { at } else { end };
+                    assert_eq!(
+                        plain_length(&text[..end]),
+                        expected,
+                        "{byte:#x} at {at} of {end} {filler:#x}"
+                    );
                 }
             }
         }

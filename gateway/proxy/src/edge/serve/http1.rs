@@ -252,6 +252,9 @@ where
     fn poll_feed(&mut self, cx: &mut Context<'_>, intake: &mut Intake) -> Poll<io::Result<()>> {
         while !intake.unsaid.is_empty() {
             let written = ready!(Pin::new(&mut self.stream).poll_write(cx, intake.unsaid))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
             intake.unsaid = intake.unsaid.get(written..).unwrap_or_default();
         }
         // Encrypted, a word that was written may not have been sent.
