@@ -218,6 +218,12 @@ impl Scene {
         Ok(())
     }
 
+    /// The last error of the bad server that is shown now; empty for none.
+    pub async fn last_error(&self) -> Result<String> {
+        let shown = self.upstream("bad").await?;
+        Ok(shown.get("last_error").and_then(Value::as_str).unwrap_or_default().to_owned())
+    }
+
     /// What `moongate doctor` itself prints, which finds something `wrong` or not.
     pub async fn doctor(&self, wrong: bool) -> Result<String> {
         let output = self.gateway.home().run(&["doctor"]).await?;

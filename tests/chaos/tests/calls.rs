@@ -36,6 +36,12 @@ async fn a_remote_server_that_dies_in_a_call_is_named_then_and_afterwards() -> R
         }
         assert!(scene.restarts().await? >= 1.0);
         assert!(scene.up().await? < 1.0);
+        // What the server's death ended beside the call may be noted after the calls that found it dead.
+        eventually("the failure of the last call to be shown", async || {
+            scene.call_fails("echo", &json!({"text": "anybody?"})).await?;
+            Ok(scene.last_error().await?.contains("cannot connect to 127.0.0.1:").then_some(()))
+        })
+        .await?;
         scene.doctor_shows("down", "cannot connect to 127.0.0.1:").await?;
         Ok(())
     })
