@@ -1,8 +1,8 @@
 //! What one connection is doing, and when that has taken too long.
 //!
-//! A connection may be idle for long, but a head that has begun must be complete soon. A client that does not read its answer is noticed
-//! too. In: bytes read and written ([`Watched`]), requests begun ([`Activity::begin`]) and what of their answers waits
-//! ([`Running`]). Out: a verdict when the connection's timer asks.
+//! A connection may be idle for long, but a head that has begun must be complete soon. A client that does not read its
+//! answer is noticed too. In: bytes read and written ([`Watched`]), requests begun ([`Activity::begin`]) and what of
+//! their answers waits ([`Running`]). Out: a verdict when the connection's timer asks.
 
 use std::{
     io,

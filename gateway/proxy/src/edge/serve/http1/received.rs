@@ -52,9 +52,7 @@ impl Received {
     pub(super) fn fed(feed: Arc<Feed>) -> Self {
         Self(Kind::Fed(feed))
     }
-}
 
-impl Received {
     /// What is left of a stream of HTTP/2. The rest of another body is read by its connection.
     pub fn unread_stream(self) -> Option<Incoming> {
         match self.0 {
