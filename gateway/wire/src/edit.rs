@@ -177,7 +177,11 @@ pub fn append_written(object: &Raw, room: usize, members: impl FnOnce(&mut Fragm
         Some(_) => {}
         None => out.push(b'{'),
     }
-    out.extend_from_slice(end);
+    // Hardly any object has blanks there, and one byte is pushed for less than any number of them is copied.
+    match end {
+        [brace] => out.push(*brace),
+        _ => out.extend_from_slice(end),
+    }
     Raw::trusted(out)
 }
 

@@ -544,24 +544,25 @@ const TOPS: u64 = 0x8080_8080_8080_8080;
 /// Sets the top bit of the first byte that needs attention, and of no byte before it; zero if there is none. A borrow
 /// may run into the bytes behind, which is why only the first counts.
 fn special_bytes(word: u64) -> u64 {
-    special_tops(word) & TOPS
+    // What has its top bit set by itself is no ASCII, and needs none.
+    doubtful_tops(word) & !word & TOPS
 }
 
-/// As [`special_bytes`], with other bits that mean nothing.
-fn special_tops(word: u64) -> u64 {
+/// As [`special_bytes`], but of what is no ASCII too, and with other bits that mean nothing.
+fn doubtful_tops(word: u64) -> u64 {
     let flip = |bits: u8| word ^ (ONES * u64::from(bits));
     let below = |word: u64, limit: u8| word.wrapping_sub(ONES * u64::from(limit));
     // With this bit flipped a quote comes right behind the controls, and nothing else goes there.
     let quote_or_control = below(flip(0x02), b'"' - 1);
     let backslash = below(flip(b'\\'), 1);
-    // What has its top bit set by itself is no ASCII, and needs none.
-    (quote_or_control | backslash) & !word
+    quote_or_control | backslash
 }
 
-/// Whether all of `bytes` are ordinary characters of a string. For short texts: it looks at all of them at any rate.
+/// Whether all of `bytes` are ordinary characters of a string at the first look, to which what is no ASCII may seem to be
+/// none. For short texts: it looks at all of them at any rate.
 #[inline]
-pub(crate) fn is_plain(bytes: &[u8]) -> bool {
-    has_no_top(bytes, special_tops).unwrap_or_else(|| plain_tail(bytes) == bytes.len())
+pub(crate) fn seems_plain(bytes: &[u8]) -> bool {
+    has_no_top(bytes, doubtful_tops).unwrap_or_else(|| plain_tail(bytes) == bytes.len())
 }
 
 /// As the one of the standard library, but fast also for what is left when that has taken 64 bytes at a time.

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{
     Id, Raw, RpcError,
-    scan::{is_plain, plain_length},
+    scan::{plain_length, seems_plain},
 };
 
 /// `{"jsonrpc":"2.0","id":…,"result":…}`
@@ -345,7 +345,7 @@ const SHORT: usize = 64;
 /// Appends what is between the quotes.
 #[inline]
 fn push_text(out: &mut Vec<u8>, text: &str) {
-    if text.len() <= SHORT && is_plain(text.as_bytes()) {
+    if text.len() <= SHORT && seems_plain(text.as_bytes()) {
         return out.extend_from_slice(text.as_bytes());
     }
     push_stretches(out, text);
