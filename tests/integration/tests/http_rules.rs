@@ -869,8 +869,16 @@ async fn health_needs_no_token_and_says_nothing_more() -> Result<()> {
         ("/health", json!({"status": "ok"})),
         ("/readyz", json!({"status": "ready"})),
     ] {
-        let answer = gateway.anonymous_client().get(path).send().await?;
+        let client = gateway.anonymous_client();
+        let answer = client.get(path).send().await?;
         assert_eq!((answer.status, answer.json()?), (200, body), "{path}");
+        for client in [client, gateway.http2_client()] {
+            let head = client.request(http::Method::HEAD, path).send().await?;
+            assert_eq!((head.status, head.body.len()), (200, 0), "{path}");
+            // Left out, or that of the same GET.
+            let length = head.header("content-length");
+            assert!(length.is_empty() || length == answer.header("content-length"), "{path}: {length}");
+        }
     }
     Ok(())
 }

@@ -70,8 +70,8 @@ impl App for Gateway {
     ) -> BoxFuture<'static, Response<Body>> {
         Box::pin(async move {
             let mut response = self.answer(&head, &mut body, &conn).await;
-            if head.method == Verb::HEAD {
-                // HTTP/1.1 leaves it out by itself; on HTTP/2 it would break the stream.
+            if head.method == Verb::HEAD && head.version == http::Version::HTTP_2 {
+                // It would break the stream. HTTP/1.1 leaves it out by itself, and says how long it would have been.
                 *response.body_mut() = Body::empty();
             }
             if let Some(rest) = body.unread_stream() {

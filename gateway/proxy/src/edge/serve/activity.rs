@@ -172,8 +172,13 @@ impl Activity {
 
     /// What was read so far was not a request: a PROXY header, a handshake.
     pub(super) fn prelude_over(&self) {
-        self.head.store(0, Ordering::Release);
+        self.nothing_begun();
         self.mark(&self.idle);
+    }
+
+    /// What came begins no request: empty lines.
+    pub(super) fn nothing_begun(&self) {
+        self.head.store(0, Ordering::Release);
     }
 
     /// The server is draining.
@@ -466,6 +471,15 @@ mod tests {
         activity.settle();
         let expected = Duration::from_secs(70) + TIMES.head;
         assert_eq!(outcome(&activity, Instant::now()), (Verdict::Cut("slow request head"), expected));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn empty_lines_neither_begin_a_head_nor_keep_a_connection() {
+        let activity = Activity::new();
+        time::advance(Duration::from_secs(70)).await;
+        activity.bytes_arrived();
+        activity.nothing_begun();
+        assert_eq!(outcome(&activity, Instant::now()), (Verdict::HangUp, TIMES.idle));
     }
 
     #[tokio::test(start_paused = true)]

@@ -156,8 +156,8 @@ where
     async fn next_request(&mut self) -> io::Result<Option<Result<Asked, StatusCode>>> {
         let mut seen = 0;
         loop {
-            if seen == 0 {
-                request::skip_empty_lines(&mut self.buffer);
+            if seen == 0 && request::skip_empty_lines(&mut self.buffer) && self.buffer.is_empty() {
+                self.activity.nothing_begun();
             }
             if self.buffer.is_empty() {
                 // Nobody knows for how long nothing comes.

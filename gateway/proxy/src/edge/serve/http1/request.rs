@@ -85,10 +85,11 @@ fn has_end(text: &[u8]) -> bool {
     })
 }
 
-/// What may stand before a request: an empty line, which some clients send behind a body.
-pub(super) fn skip_empty_lines(buffer: &mut BytesMut) {
+/// What may stand before a request: an empty line, which some clients send behind a body. True if there was one.
+pub(super) fn skip_empty_lines(buffer: &mut BytesMut) -> bool {
     let empty = buffer.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
     buffer.advance(empty);
+    empty > 0
 }
 
 fn bad<E>(_: E) -> StatusCode {
