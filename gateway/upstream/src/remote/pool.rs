@@ -229,7 +229,8 @@ impl Pool {
     /// Closes what nobody has used for long, until there is nothing left.
     async fn sweep(&self) {
         loop {
-            tokio::time::sleep(self.idle / 2).await;
+            // Often: what is kept for longer than it may be is what its server closes.
+            tokio::time::sleep(self.idle / 10).await;
             let mut kept = self.lock();
             let fresh = kept.single.partition_point(|idle| idle.since.elapsed() >= self.idle);
             let stale: Vec<_> = kept.single.drain(..fresh).collect();
