@@ -7,13 +7,13 @@ use std::{
     future::{Future as _, poll_fn},
     io::{self, Write as _},
     pin::{Pin, pin},
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::{Bytes, BytesMut};
 use http::Uri;
 use moongate_wire::body::Step;
-use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
+use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf};
 
 use self::decode::Decoder;
 use super::{connect::Stream, head::Head, outbound::Outbound};
@@ -49,16 +49,18 @@ impl Http1 {
 
     /// Sends a request to `url` with the lines `common` in its head, and reads the head of the answer.
     pub(super) async fn ask(&mut self, url: &Uri, common: &[u8], request: &Outbound) -> Result<Head, Failed> {
-        let Err(unsent) = self.send(url, common, request).await else {
-            return self.head().await.map_err(Failed::Lost);
-        };
         // A server that has not taken all of it does nothing with a part; it may have said why.
-        let head = self.head().await.map_err(|_| Failed::Unsent(unsent))?;
+        let head = match self.send(url, common, request).await {
+            Ok(None) => return self.head().await.map_err(Failed::Lost),
+            Ok(Some(head)) => head,
+            Err(unsent) => self.head().await.map_err(|_| Failed::Unsent(unsent))?,
+        };
         self.decoder.give_up_connection();
         Ok(head)
     }
 
-    async fn send(&mut self, url: &Uri, common: &[u8], request: &Outbound) -> io::Result<()> {
+    /// Sends a request. Gives the head of the answer if that came before the end of the request was taken.
+    async fn send(&mut self, url: &Uri, common: &[u8], request: &Outbound) -> io::Result<Option<Head>> {
         let mut out = head(url, common, request);
         let joined = request.body.len() <= JOINED;
         if joined {
@@ -66,9 +68,47 @@ impl Http1 {
         }
         self.stream.write_all(&out).await?;
         if !joined {
-            self.stream.write_all(&request.body).await?;
+            let (mut rest, mut early) = (&*request.body, None);
+            poll_fn(|cx| self.poll_send(cx, &mut rest, &mut early)).await?;
+            if early.is_some() {
+                return Ok(early);
+            }
         }
-        self.stream.flush().await
+        self.stream.flush().await?;
+        Ok(None)
+    }
+
+    /// Writes `rest`, unless the server refuses it meanwhile; an `early` head of any other answer does not end that.
+    fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        rest: &mut &[u8],
+        early: &mut Option<Head>,
+    ) -> Poll<io::Result<()>> {
+        while !rest.is_empty() {
+            if let Poll::Ready(written) = Pin::new(&mut self.stream).poll_write(cx, rest)? {
+                if written == 0 {
+                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+                }
+                *rest = rest.get(written..).unwrap_or_default();
+                continue;
+            }
+            if early.is_some() {
+                return Poll::Pending;
+            }
+            self.buffer.reserve(BUFFER);
+            if ready!(pin!(self.stream.read_buf(&mut self.buffer)).poll(cx))? == 0 {
+                return Poll::Ready(Err(closed()));
+            }
+            if let Some((head, decoder)) = decode::head(&mut self.buffer)? {
+                self.decoder = decoder;
+                if early.insert(head).status.is_success() {
+                    continue;
+                }
+                break;
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 
     async fn head(&mut self) -> io::Result<Head> {

@@ -225,15 +225,20 @@ async fn a_refusal_in_the_middle_of_a_request_is_heard() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let connected = connect_with(Spec::new("test", url.parse().unwrap())).await;
-    let serve = async {
-        let mut stream = listener.accept().await.unwrap().0;
-        stream.read_exact(&mut [0; 1024]).await.unwrap();
-        // It takes nothing of the rest, so that closing resets the connection.
-        stream.write_all(b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 0\r\n\r\n").await.unwrap();
-    };
-    // More than the system keeps for a server that does not read.
-    let (events, ()) = tokio::join!(told(connected.transport.request(large(32 << 20))), serve);
-    assert_eq!(events, ["the server answered with HTTP status 413 (Payload Too Large)"]);
+    for stays in [false, true] {
+        let serve = async {
+            let mut stream = listener.accept().await.unwrap().0;
+            stream.read_exact(&mut [0; 1024]).await.unwrap();
+            let refusal =
+                "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 413 Content Too Large\r\ncontent-length: 0\r\n\r\n";
+            stream.write_all(refusal.as_bytes()).await.unwrap();
+            // It takes nothing of the rest, so that closing resets the connection.
+            stays.then_some(stream)
+        };
+        // More than the system keeps for a server that does not read.
+        let (events, _stream) = tokio::join!(told(connected.transport.request(large(32 << 20))), serve);
+        assert_eq!(events, ["the server answered with HTTP status 413 (Payload Too Large)"]);
+    }
 }
 
 #[tokio::test]
