@@ -67,15 +67,16 @@ impl Http1 {
             out.extend_from_slice(&request.body);
         }
         self.stream.write_all(&out).await?;
+        let mut early = None;
         if !joined {
-            let (mut rest, mut early) = (&*request.body, None);
+            let mut rest = &*request.body;
             poll_fn(|cx| self.poll_send(cx, &mut rest, &mut early)).await?;
-            if early.is_some() {
+            if !rest.is_empty() {
                 return Ok(early);
             }
         }
         self.stream.flush().await?;
-        Ok(None)
+        Ok(early)
     }
 
     /// Writes `rest`, unless the server refuses it meanwhile; an `early` head of any other answer does not end that.

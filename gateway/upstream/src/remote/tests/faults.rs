@@ -242,6 +242,31 @@ async fn a_refusal_in_the_middle_of_a_request_is_heard() {
 }
 
 #[tokio::test]
+async fn a_request_goes_on_behind_an_answer_that_has_begun() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let connected = connect_with(Spec::new("test", url.parse().unwrap())).await;
+    let serve = async {
+        let mut stream = listener.accept().await.unwrap().0;
+        stream.read_exact(&mut [0; 1024]).await.unwrap();
+        let body = answer(1).to_string();
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n";
+        stream.write_all(format!("{head}content-length: {}\r\n\r\n", body.len()).as_bytes()).await.unwrap();
+        let mut piece = vec![0; 1 << 20];
+        while !piece.ends_with(b"}}") {
+            piece.resize(1 << 20, 0);
+            let read = stream.read(&mut piece).await.unwrap();
+            assert!(read > 0, "the request broke off");
+            piece.truncate(read);
+        }
+        stream.write_all(body.as_bytes()).await.unwrap();
+        stream
+    };
+    let (events, _stream) = tokio::join!(told(connected.transport.request(large(32 << 20))), serve);
+    assert_eq!(events, [r#"Some(200) {"ok":1}"#]);
+}
+
+#[tokio::test]
 async fn a_server_that_cannot_be_reached_never_got_the_request() {
     let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let url = format!("http://{address}/?key=hidden").parse().unwrap();
