@@ -474,15 +474,6 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn empty_lines_neither_begin_a_head_nor_keep_a_connection() {
-        let activity = Activity::new();
-        time::advance(Duration::from_secs(70)).await;
-        activity.bytes_arrived();
-        activity.nothing_begun();
-        assert_eq!(outcome(&activity, Instant::now()), (Verdict::HangUp, TIMES.idle));
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn a_running_request_may_take_as_long_as_it_likes() {
         let activity = Arc::new(Activity::new());
         activity.bytes_arrived();

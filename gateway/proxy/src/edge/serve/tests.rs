@@ -307,6 +307,18 @@ async fn a_slow_head_is_cut_also_when_it_began_behind_another_request() {
     assert_eq!(start.elapsed().as_secs(), Times::default().head.as_secs());
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_empty_line_behind_a_request_neither_begins_a_head_nor_keeps_the_connection() {
+    let server = Running::start(Options::default()).await;
+    let mut client = server.client().await;
+    client.send("/").await;
+    client.answer().await.unwrap();
+    let start = Instant::now();
+    client.stream.write_all(b"\r\n").await.unwrap();
+    assert!(client.is_closed().await);
+    assert_eq!(start.elapsed().as_secs(), Times::default().idle.as_secs());
+}
+
 #[tokio::test]
 async fn a_request_that_has_begun_is_answered_while_draining() {
     let server = Running::start(Options::default()).await;
