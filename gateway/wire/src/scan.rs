@@ -558,8 +558,8 @@ fn doubtful_tops(word: u64) -> u64 {
     quote_or_control | backslash
 }
 
-/// Whether all of `bytes` are ordinary characters of a string at the first look, to which what is no ASCII may seem to be
-/// none. For short texts: it looks at all of them at any rate.
+/// Whether all of `bytes` are ordinary characters of a string, as a first look shows it: of what is no ASCII it may deny
+/// that. For short texts: it looks at all of them at any rate.
 #[inline]
 pub(crate) fn seems_plain(bytes: &[u8]) -> bool {
     has_no_top(bytes, doubtful_tops).unwrap_or_else(|| plain_tail(bytes) == bytes.len())
